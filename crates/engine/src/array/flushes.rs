@@ -24,7 +24,7 @@ use std::task::{Context, Poll, ready};
 use smallvec::SmallVec;
 
 use crate::backend::{IoError, IoErrorKind, IoOp, MemberId, MemberIo, Patience, Scope};
-use crate::lane::{Io, Lane, Sleep};
+use crate::lane::{Io, Lane};
 use crate::signal::Signal;
 use crate::sync::Mutex;
 use crate::sync::atomic::{AtomicBool, Ordering};
@@ -138,8 +138,9 @@ impl Flushes {
         result
     }
 
+    /// Marks a member. One that was only late may tell of a loss by something else.
     fn fail(&self, flushes: &mut MemberFlushes, error: IoError) {
-        flushes.failed = flushes.failed.or(Some(error));
+        flushes.failed = flushes.told().or(Some(error));
         if flushes.told().is_some() {
             self.any_told.0.store(true, Ordering::Release);
         }
@@ -320,7 +321,7 @@ enum State<'a> {
 /// A wait for the flush that is ahead. Where that has no deadline, the wait has one.
 struct Wait<'a> {
     ahead: Ahead,
-    late: Option<Pin<Box<Sleep<'a>>>>,
+    late: Option<Pin<Box<dyn Future<Output = ()> + 'a>>>,
 }
 
 impl<'a> Flush<'a> {
@@ -432,8 +433,11 @@ impl Future for Flush<'_> {
 
 impl<'a> Wait<'a> {
     fn behind(ahead: Ahead, lane: &'a Lane, patience: Patience) -> Self {
-        let deadline = patience.deadline(lane.backend().now()).filter(|_| ahead.may_hang);
-        Self { ahead, late: deadline.map(|at| Box::pin(lane.sleep_until(at))) }
+        let deadline = patience.deadline(lane.lived()).filter(|_| ahead.may_hang);
+        let late = deadline.map(|deadline| -> Pin<Box<dyn Future<Output = ()> + 'a>> {
+            Box::pin(lane.live_until(deadline))
+        });
+        Self { ahead, late }
     }
 }
 

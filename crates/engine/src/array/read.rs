@@ -5,7 +5,10 @@
 //! starts the direct parts together, and what cannot be read directly is read under a claim.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::Poll;
 
 use smallvec::{SmallVec, smallvec};
 
@@ -78,6 +81,7 @@ impl DirectReads {
 }
 
 /// A part of a request that lies together on one member.
+#[derive(Clone, Copy)]
 pub(super) struct Part {
     /// Sectors from the start of the request.
     pub(super) first: u64,
@@ -232,20 +236,29 @@ impl ArrayLane {
 
     async fn finish_reads(
         &self,
-        started: AllUnderWay<'_>,
+        mut started: AllUnderWay<'_>,
         into: &Rc<dyn Sink>,
     ) -> Result<(), RequestError> {
         let mut hard: SmallVec<[_; 1]> = SmallVec::new();
-        for (part, io) in started {
-            match io {
-                None => hard.push((part, None)),
-                Some((slot, member, io)) => {
-                    if let Err(error) = io.await.result {
-                        hard.push((part, self.failed_read(slot, member, error)));
-                    }
-                }
-            }
-        }
+        // None waits for another one: what a member has answered counts as known of it until it is taken.
+        poll_fn(|context| {
+            started.retain(|(part, io)| {
+                let failed = match io {
+                    None => None,
+                    Some((slot, member, io)) => match Pin::new(io).poll(context) {
+                        Poll::Pending => return true,
+                        Poll::Ready(IoDone { result: Ok(()), .. }) => return false,
+                        Poll::Ready(IoDone { result: Err(error), .. }) => {
+                            self.failed_read(*slot, *member, error)
+                        }
+                    },
+                };
+                hard.push((*part, failed));
+                false
+            });
+            if started.is_empty() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
         for (part, failed) in hard {
             self.read_claimed(&part, into, failed).await?;
         }

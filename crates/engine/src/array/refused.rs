@@ -43,9 +43,8 @@ impl ArrayLane {
         refused: Refused,
     ) -> Result<Ranges, (IoError, Range<u64>)> {
         let block = self.with_view(|view| u64::from(view.block_sectors));
-        let now = self.lane.backend().now();
-        let given_up = self.array.settings.write_patience().deadline(now);
-        let given_up = given_up.unwrap_or(now + PIECES_PATIENCE);
+        let given_up = self.array.settings.write_patience().deadline(self.lane.lived());
+        let given_up = given_up.unwrap_or(self.lane.lived() + PIECES_PATIENCE);
         let range = refused.range();
         let mut bad = self.listed_in(refused.member, &range, block);
         let mut left: Vec<_> = match bad.is_empty() {
@@ -59,7 +58,7 @@ impl ArrayLane {
         let Refused { member, sector, bytes, fua, behind } = refused;
         let bytes = Rc::new(bytes);
         while let Some(piece) = left.pop() {
-            if self.lane.backend().now() >= given_up {
+            if self.lane.lived() >= given_up {
                 bad.insert(piece);
                 continue;
             }

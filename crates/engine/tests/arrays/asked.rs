@@ -98,6 +98,48 @@ fn a_member_whose_flushes_are_all_in_time_has_not_failed() {
     }
 }
 
+/// The process is stopped, or its machine paused, while others are asked.
+#[test]
+fn no_member_has_failed_that_another_flush_was_waited_for_while_all_stood_still() {
+    for (seed, shape) in (325..).zip(shapes::of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        assert!(fail(&mut world, 0, false).is_err(), "{world}");
+        let flush = world.start(1, Request::Flush);
+        world.turns(100);
+        world.stand_still_ms(60_000);
+        world.turns(100);
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(1).flush_hangs_on = None;
+        assert_eq!(world.end(&flush), Ok(()), "{world}");
+        assert_eq!(world.status().degraded(), 0, "{world}");
+        world.verify();
+    }
+}
+
+/// What others are asked by is stopped too.
+#[test]
+fn an_order_to_fail_a_member_finds_no_other_one_late_where_all_stood_still() {
+    for (seed, shape) in (328..).zip(shapes::of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let member = world.disks.id(0);
+        let (answer, answered) = std::sync::mpsc::channel();
+        let action = Action::Fail { member, force: false };
+        world.order_with(action, move |done| drop(answer.send(done.map(drop))));
+        world.turns(100);
+        world.stand_still_ms(60_000);
+        world.turns(100);
+        world.disks.disk(1).flush_hangs_on = None;
+        world.wait_status("the member is out", |status| status.degraded() > 0);
+        assert_eq!(answered.try_recv(), Ok(Ok(())), "{world}");
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        world.verify();
+    }
+}
+
 /// Nothing rests on it: no write and no other member is waited for.
 #[test]
 fn a_spare_is_failed_by_order_beside_a_member_that_hangs() {

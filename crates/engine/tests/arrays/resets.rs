@@ -390,6 +390,79 @@ fn no_write_is_made_of_what_a_member_gives_whose_flush_has_failed() {
     }
 }
 
+/// The deadline of another flush told that it is late, and nothing else. A durable write that was sent later tells.
+#[test]
+fn nothing_is_read_of_a_member_that_has_told_after_it_was_late_with_a_flush() {
+    for (seed, shape) in (200..).zip(shapes::of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        let data = world.disks.data();
+        world.disks.disk(0).fua_flushes = true;
+        world.disks.disk(0).flush_hangs_on = Some(1);
+        world.disks.disk(0).writes_hang_in = Some(data.clone());
+        let flush = world.start(1, Request::Flush);
+        world.sleep_ms(5_000);
+        // What is there already: it does not matter how far that comes. Reads elsewhere do not wait for it.
+        let rows = u64::from(shape.chunk_sectors.max(8)) * u64::from(shape.disks);
+        let sectors = world.sectors() - rows;
+        let from = Rc::new(world.read(sectors, rows).unwrap());
+        let write = world.start(0, Request::Write { sector: sectors, from, fua: true });
+        world.sleep_ms(4_000);
+        // The others are asked, and answer late.
+        world.disks.disk(1).hangs_in = Some(0..data.start);
+        world.sleep_ms(1_500);
+        world.disks.disk(0).reset();
+        world.disks.disk(0).writes_hang_in = None;
+        world.turns(400);
+        assert!(!flush.has_ended(), "{world}");
+        let found = world.read(0, sectors).unwrap();
+        world.compare(0, &found);
+        for sector in 0..sectors {
+            let found = world.read(sector, 1).unwrap();
+            world.compare(sector, &found);
+        }
+        world.disks.disk(1).hangs_in = None;
+        world.disks.disk(0).flush_hangs_on = None;
+        world.end(&flush).unwrap();
+        world.end(&write).unwrap();
+        world.verify();
+    }
+}
+
+/// A part before it is waited for. What the member has answered counts as taken only then.
+#[test]
+fn a_part_of_a_read_that_waits_for_another_part_gives_nothing_of_a_member_that_was_removed() {
+    for (seed, shape) in (210..).zip([shapes::RAID6, shapes::RAID5, shapes::RAID6, shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let chunk = u64::from(shape.chunk_sectors);
+        let chunks = world.sectors() / chunk;
+        let second = (1..chunks).find(|at| world.disk_of(at * chunk) == 0).expect("it holds data");
+        let first = world.disk_of((second - 1) * chunk);
+        reset_after_writes(&mut world);
+        world.set("hedged_reads", "0");
+        world.set("read_deadline", "0");
+        let data = world.disks.data();
+        for disk in [0, first] {
+            world.disks.disk(disk).hangs_in = Some(data.clone());
+        }
+        let sector = (second - 1) * chunk;
+        let into = Rc::new(RefCell::new(vec![0xa5; 2 * chunk as usize * SECTOR]));
+        let read = world.start(0, Request::Read { sector, into: into.clone() });
+        world.turns(50);
+        world.serve(1, Request::Flush).unwrap();
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        world.disks.disk(0).hangs_in = None;
+        world.turns(50);
+        world.remove(0);
+        assert!(!read.has_ended(), "{world}");
+        world.disks.disk(first).hangs_in = None;
+        world.end(&read).unwrap();
+        world.compare(sector, &into.take());
+    }
+}
+
 /// It was sent before that, and is answered when the member is known no more.
 #[test]
 fn a_read_that_ends_after_its_member_was_removed_gives_nothing_of_it() {

@@ -4,7 +4,7 @@ mod backend;
 mod disks;
 mod random;
 
-use std::cell::{Cell, RefCell};
+use std::cell::RefCell;
 use std::future::Future;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -23,7 +23,7 @@ use mdspace_format::Uuid;
 use crate::shapes::Shape;
 
 pub(crate) use backend::Answers;
-use backend::RamBackend;
+use backend::{Clock, RamBackend};
 pub(crate) use disks::{Disks, Images};
 pub(crate) use random::Random;
 
@@ -64,7 +64,7 @@ impl Setup {
 pub(crate) struct World {
     pub(crate) disks: Rc<Disks>,
     pub(crate) random: Random,
-    clock: Rc<Cell<u64>>,
+    clock: Clock,
     /// The next time that anyone waits for, as of the last turn.
     next_alarm: Option<Time>,
     setup: Setup,
@@ -96,7 +96,8 @@ impl World {
     pub(crate) fn new(setup: Setup) -> Self {
         let mut random = Random::new(setup.seed);
         let disks = Disks::new(&setup.shape, setup.more_disks, &mut random);
-        let clock = Rc::new(Cell::new(1));
+        let clock = Clock::default();
+        clock.now.set(1);
         let mut world = Self {
             disks,
             random,
@@ -267,7 +268,7 @@ impl World {
     /// Sets the clock to the next time that anyone waits for.
     fn pass_time(&mut self) -> bool {
         let Some(alarm) = self.next_alarm else { return false };
-        self.clock.set(self.clock.get().max(alarm.as_nanos()));
+        self.clock.now.set(self.clock.now.get().max(alarm.as_nanos()));
         true
     }
 
@@ -300,7 +301,7 @@ impl World {
     }
 
     pub(crate) fn now_ms(&self) -> u64 {
-        self.clock.get() / 1_000_000
+        self.clock.now.get() / 1_000_000
     }
 
     /// The shape, as geometry takes it.
@@ -321,6 +322,13 @@ impl World {
         let lane = self.lanes[0].0.clone();
         let until = lane.backend().now() + std::time::Duration::from_millis(ms);
         self.run(async move { lane.sleep_until(until).await });
+    }
+
+    /// Stops all lanes for so long, as a process is stopped or a machine paused.
+    pub(crate) fn stand_still_ms(&mut self, ms: u64) {
+        for clock in [&self.clock.now, &self.clock.stood_still] {
+            clock.set(clock.get() + ms * 1_000_000);
+        }
     }
 
     /// Starts a read whose bytes nobody looks at.

@@ -343,7 +343,7 @@ impl From<crate::backend::IoError> for NotPrepared {
 /// Waits for a step of a device, and not for ever.
 async fn within<T>(lane: &Lane, step: impl Future<Output = T>) -> Result<T, String> {
     let too_long = async {
-        lane.sleep_until(lane.backend().now() + STEP_PATIENCE).await;
+        lane.live_until(lane.lived() + STEP_PATIENCE).await;
         Err(format!("no answer in {} s", STEP_PATIENCE.as_secs()))
     };
     first_of(async { Ok(step.await) }, too_long).await

@@ -60,13 +60,13 @@ impl Controller {
     fn start_list(&self, member: &Member, sector: u64, bytes: &[u8], end: Rc<IoEnd>) {
         let op = metadata_write(&member.info, sector, bytes);
         let io = MemberIo { member: member.id, op, patience: Patience::FOREVER };
-        let too_late = self.lane.backend().now() + 2 * self.patience_span();
+        let too_late = self.lane.lived() + 2 * self.patience_span();
         let (array, lane) = (self.array.clone(), self.lane.clone());
         self.lane.spawn(async move {
             let durable = DurableWrite::begin(&array, io.member, false);
             let write = async { lane.io(io).await.result };
             let never = async {
-                lane.sleep_until(too_late).await;
+                lane.live_until(too_late).await;
                 Err(NEVER)
             };
             let result = first_of(write, never).await;

@@ -242,7 +242,7 @@ impl Controller {
 
     /// What a member has answered that has not answered for so long.
     pub(super) async fn late_after(&self, span: Duration) -> Result<(), IoError> {
-        self.lane.sleep_until(self.lane.backend().now() + span).await;
+        self.lane.live_until(self.lane.lived() + span).await;
         Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
     }
 

@@ -25,10 +25,18 @@ pub(crate) enum Answers {
     Slow(u64),
 }
 
+/// What all lanes go by, in nanoseconds.
+#[derive(Clone, Default)]
+pub(super) struct Clock {
+    pub(super) now: Rc<Cell<u64>>,
+    /// For so long all of it stood still, as a process that is stopped.
+    pub(super) stood_still: Rc<Cell<u64>>,
+}
+
 pub(crate) struct RamBackend {
     lane: u16,
     disks: Rc<Disks>,
-    clock: Rc<Cell<u64>>,
+    clock: Clock,
     answers: Answers,
     random: RefCell<Random>,
     held: RefCell<Vec<Held>>,
@@ -39,6 +47,7 @@ pub(crate) struct RamBackend {
 struct Held {
     ticket: Ticket,
     io: MemberIo,
+    /// Without the time in which all stood still.
     deadline: Option<Time>,
     /// Not before this time.
     due: Time,
@@ -50,7 +59,7 @@ impl RamBackend {
     pub(super) fn new(
         lane: u16,
         disks: Rc<Disks>,
-        clock: Rc<Cell<u64>>,
+        clock: Clock,
         answers: Answers,
         random: Random,
     ) -> Rc<Self> {
@@ -105,10 +114,10 @@ impl RamBackend {
 
     /// Answers what hangs or takes beyond its deadline; the disk still has it, and may do it later.
     fn pass_deadlines(&self, lane: &Lane) -> bool {
-        let now = self.now();
+        let (now, lived) = (self.now(), self.now() - self.stood_still());
         let mut late = Vec::new();
         for held in self.held.borrow_mut().iter_mut() {
-            let past = held.deadline.is_some_and(|when| when <= now);
+            let past = held.deadline.is_some_and(|when| when <= lived);
             if past && !held.is_late && (held.due > now || self.hangs(&held.io)) {
                 held.is_late = true;
                 late.push(held.ticket);
@@ -125,6 +134,7 @@ impl RamBackend {
     pub(super) fn next_deadline(&self) -> Option<Time> {
         let held = self.held.borrow();
         let given_up = held.iter().filter(|held| !held.is_late).filter_map(|held| held.deadline);
+        let given_up = given_up.map(|lived| lived + self.stood_still());
         let now = self.now();
         given_up.chain(held.iter().map(|held| held.due).filter(|due| *due > now)).min()
     }
@@ -216,7 +226,8 @@ impl Backend for RamBackend {
                 let mut disk = self.disks.disk(usize::from(io.member.index));
                 under_way(&io.op).into_iter().for_each(|io| disk.begins(io));
                 drop(disk);
-                let (deadline, due) = (io.patience.deadline(self.now()), self.due(&io));
+                let lived = self.now() - self.stood_still();
+                let (deadline, due) = (io.patience.deadline(lived), self.due(&io));
                 self.held.borrow_mut().push(Held { ticket, io, deadline, due, is_late: false });
                 Submitted::Pending
             }
@@ -230,7 +241,11 @@ impl Backend for RamBackend {
     }
 
     fn now(&self) -> Time {
-        Time::from_nanos(self.clock.get())
+        Time::from_nanos(self.clock.now.get())
+    }
+
+    fn stood_still(&self) -> Duration {
+        Duration::from_nanos(self.clock.stood_still.get())
     }
 
     fn unix_time_s(&self) -> u64 {
