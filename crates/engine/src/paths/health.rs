@@ -56,6 +56,11 @@ impl Paths {
         true
     }
 
+    /// Whether requests are under way over a path.
+    pub fn awaits_answers_over(&self, path: usize) -> bool {
+        self.in_flight_over(path) > 0
+    }
+
     /// Requests of all lanes that a path has.
     fn in_flight_over(&self, path: usize) -> u64 {
         let count = self.counters.lock().iter().map(|lane| lane.paths[path].in_flight.get()).sum();
@@ -174,6 +179,7 @@ impl Paths {
     /// A path leads to another device.
     pub(super) fn refuse_in(&self, owner: &mut Owner, path: usize, why: String, now: Time) {
         self.flush_anew(owner, path);
+        self.take_back_error(owner, path);
         let own = &mut owner.paths[path];
         // What leads elsewhere today may lead here tomorrow, over a connection of its own.
         own.lost |= own.remote;

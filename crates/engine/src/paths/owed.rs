@@ -88,19 +88,17 @@ impl Owed {
         }
     }
 
-    /// What was flushed over a path was not the device's. Whether it has answered that with an error that is to be told.
-    fn ask_anew(&mut self, path: usize) -> bool {
+    /// What was flushed over a path may not have been the device's.
+    fn ask_anew(&mut self, path: usize) {
         let own = &mut self.paths[path];
         if own.first == FirstFlushOf::Done {
             own.first = FirstFlushOf::Wanted;
         }
-        std::mem::take(&mut own.has_untold_error)
     }
 
-    /// Whether a path has had its first flush, or a flush tells what that did not make durable.
+    /// Whether a path has had its first flush, and was not found to lead elsewhere since.
     fn any_had_first(&self) -> bool {
-        let had = |own: &PathOwes| matches!(own.first, FirstFlushOf::Told | FirstFlushOf::Done);
-        self.paths.iter().any(had)
+        self.paths.iter().any(|own| own.first == FirstFlushOf::Done)
     }
 
     /// A flush that fails tells that what a path has answered so far may be lost.
@@ -142,11 +140,9 @@ impl Owed {
     fn end_first_of_device(&mut self, path: usize, ended: Ended) {
         let own = &mut self.paths[path];
         own.has_untold_error = ended == Ended::Answered;
-        own.first = match ended {
-            Ended::Well | Ended::Answered => FirstFlushOf::Done,
-            Ended::Unanswered => FirstFlushOf::Told,
-            Ended::NotSent => own.first,
-        };
+        if matches!(ended, Ended::Well | Ended::Answered) {
+            own.first = FirstFlushOf::Done;
+        }
     }
 
     /// Whether a flush has a loss to tell.
@@ -279,24 +275,31 @@ impl Paths {
     pub(super) fn wants_first_flush_in(&self, owner: &Owner, path: usize) -> bool {
         match self.has_own_caches {
             true => owner.owed.paths[path].first != FirstFlushOf::Done,
-            false => self.loses_when_away && !owner.owed.any_had_first(),
+            // What is to be told already is told by the next flush, whatever a first one says.
+            false => {
+                let is_told = self.has(flag::EARLIER_LOST) || owner.owed.any_had_first();
+                self.loses_when_away && !owner.may_be_written && !is_told
+            }
         }
     }
 
-    /// A path leads elsewhere: what its first flush has said was not of the device. Once requests may have gone over the
-    /// paths of a device of this host it gets no other one, which might be told an error in the place of a request.
+    /// A path may lead elsewhere, where it had its first flush. Once requests may have gone over the paths of a device of
+    /// this host that gets no other one, which might be told an error in the place of a request.
     pub(super) fn flush_anew(&self, owner: &mut Owner, path: usize) {
-        let is_used = owner.may_be_written;
-        if is_used && !self.has_own_caches {
+        if self.has_own_caches || !owner.may_be_written {
+            owner.owed.ask_anew(path);
+        }
+    }
+
+    /// A path leads elsewhere: the error that its first flush was told was not of the device.
+    pub(super) fn take_back_error(&self, owner: &mut Owner, path: usize) {
+        let own = &mut owner.owed.paths[path];
+        if owner.may_be_written || !std::mem::take(&mut own.has_untold_error) {
             return;
         }
-        let has_untold_error = owner.owed.ask_anew(path) && !is_used;
         match self.has_own_caches {
-            true => owner.owed.untold -= u64::from(has_untold_error),
-            false if has_untold_error => {
-                self.flags.fetch_and(!flag::EARLIER_LOST, Ordering::AcqRel);
-            }
-            false => {}
+            true => owner.owed.untold -= 1,
+            false => drop(self.flags.fetch_and(!flag::EARLIER_LOST, Ordering::AcqRel)),
         }
     }
 
@@ -336,13 +339,13 @@ impl Paths {
         failed.is_none()
     }
 
-    /// Ends when the first flush of a device of this host has had its time over one path, and another one waits to be
-    /// flushed: how long a drive may take to flush its cache the array knows, and without another path it decides.
+    /// Ends when the first flush of a device of this host has had its time over one path, and there is another one: how
+    /// long a drive may take to flush its cache the array knows, and without another path it decides.
     async fn another_waits(&self, lane: &Lane, path: usize) -> Result<(), IoError> {
         let other_waits = || {
             let owner = self.owner.lock();
             let mut paths = owner.paths.iter().enumerate();
-            paths.any(|(other, own)| other != path && own.is_peer())
+            paths.any(|(other, own)| other != path && own.may_be_looked_at())
         };
         lane.sleep_until(lane.backend().now() + self.policy.write_deadline).await;
         self.changed.until(|| other_waits().then_some(())).await;

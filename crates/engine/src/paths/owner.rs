@@ -139,6 +139,12 @@ impl OwnedPath {
         self.member.as_ref().is_some_and(|(known, _)| *known == member)
     }
 
+    /// Whether it has a connection that may lead to the device.
+    pub(super) fn may_be_looked_at(&self) -> bool {
+        let is_out = matches!(self.health, Health::FailedByWord | Health::Refused);
+        self.member.is_some() && !self.lost && !is_out
+    }
+
     /// Whether it may be taken into use over a connection that was looked at.
     pub(super) fn may_join_over(&self, member: MemberId) -> bool {
         self.is_over(member) && !self.lost && self.health != Health::FailedByWord

@@ -234,8 +234,9 @@ impl Paths {
             return Ruling::Left;
         }
         if !owner.may_be_written && owner.known.as_ref().is_some_and(|known| *known != own) {
-            // What was read before and has failed since was another copy.
-            (0..owner.paths.len()).for_each(|other| self.flush_anew(owner, other));
+            // What was read before and has failed since may have been another copy.
+            let others = (0..owner.paths.len()).filter(|other| !owner.paths[*other].is_peer());
+            others.collect::<Vec<_>>().into_iter().for_each(|other| self.flush_anew(owner, other));
         }
         self.remember(owner, path, own, superblocks);
         match self.take(owner, candidate, now) {

@@ -274,9 +274,13 @@ impl Driver {
         };
         *link_of(device).state.borrow_mut() = State::Up(connection);
         self.receive(device, &socket, vec![0; INBOX_BYTES].into_boxed_slice());
+        if device.is_closing() {
+            // What waits is not sent: cut off, it might appear late.
+            return self.hang_up(lane, device);
+        }
         self.send(device);
         // What has waited for this and was just sent is answered before a connection gives way.
-        if device.is_closing() || device.gives_way_now() {
+        if device.gives_way_now() {
             self.hang_up(lane, device);
         }
     }

@@ -791,6 +791,29 @@ fn a_first_flush_that_takes_long_fails_a_device_of_this_host_only_where_another_
     }
 }
 
+/// No path led there when the loss was told. The next one is asked before it is read.
+#[test]
+fn a_device_of_this_host_gets_its_first_flush_where_a_request_has_told_that_one_was_lost() {
+    let device = joining_to(
+        "1 1 round-robin 0 1 0 a",
+        Rc::default(),
+        false,
+        Cache::OfEachPath,
+        Reopens::default(),
+    );
+    device.wires.answer_reads(&device.lane);
+    assert!(device.end_flush(0, Err(IoErrorKind::Gone)));
+    let now = device.wires.now.get();
+    device.paths.message(&["fail_if_no_path"], now).expect("a message");
+    device.paths.fail(0, None, "it is unplugged", true, now);
+    assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)), "no path, and a loss to tell");
+    device.wires.now.set(device.wires.now.get() + seconds(6));
+    device.wires.answer_reads(&device.lane);
+    assert!(device.is_flushed(0), "before it serves");
+    assert!(device.end_flush(0, Ok(())));
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
 /// It is sent when the path is back.
 #[test]
 fn a_first_flush_that_was_never_sent_tells_of_no_loss() {

@@ -186,6 +186,26 @@ fn a_device_of_this_host_gets_its_own_first_flush_where_an_older_copy_has_failed
     }
 }
 
+/// A superblock of the process before lands late: what a path had read before it is older than what both read now.
+#[test]
+fn an_error_that_the_device_told_is_told_though_its_superblock_has_changed_since() {
+    for has_failed in [false, true] {
+        let device = joining_over_here([10, 10]);
+        device.wires.answer(&device.lane, |io| io.member.index == 0 && !is_flush(&io.op));
+        assert!(device.end_flush(0, Err(IoErrorKind::Flush)));
+        let newer = [0, 1].map(|path| (path, superblock(7, 11)));
+        device.wires.superblocks.borrow_mut().extend(newer);
+        if has_failed {
+            device.paths.fail(0, None, "it is unplugged", false, Time::ZERO);
+        }
+        device.wires.answer_reads(&device.lane);
+        let _ = device.end_flush(1, Ok(()));
+        assert_eq!(device.healths()[1], Active, "{has_failed}");
+        assert_eq!(device.flush(), Some(Err(IoErrorKind::Flush)), "{has_failed}");
+        assert_eq!(device.flush(), Some(Ok(())), "{has_failed}");
+    }
+}
+
 /// A server's error is about the older copy, and no flush of the device tells it.
 #[test]
 fn an_error_that_an_older_copy_told_fails_no_flush_of_the_device() {
@@ -246,6 +266,24 @@ fn a_copy_is_refused_that_is_older_than_what_a_path_has_read_that_failed_then() 
     let device = joining_over([11, 10].map(|events| superblock(7, events)));
     fail_the_first_before_it_joins(&device);
     assert_eq!(device.healths(), [Failed, Refused]);
+}
+
+/// The other one is not proved as long as that is asked.
+#[test]
+fn a_blank_device_of_this_host_whose_path_hangs_in_its_first_flush_is_used_over_another_one() {
+    let wires =
+        Wires { superblocks: RefCell::new([(0, None), (1, None)].into()), ..Wires::default() };
+    let groups = "1 1 round-robin 0 2 0 a b";
+    let device = joining_to(groups, Rc::new(wires), false, Cache::OfEachPath, Reopens::default());
+    device.wires.answer_reads_in_order(&device.lane);
+    let [first] = flushed(&device)[..] else { panic!("one path at a time") };
+    for _ in 0..20 {
+        device.wires.now.set(device.wires.now.get() + Duration::from_secs(1));
+        device.wires.answer_reads(&device.lane);
+        let _ = device.end_flush(1 - first, Ok(()));
+    }
+    let [one, other] = [first, 1 - first].map(|path| device.healths()[usize::from(path)]);
+    assert_eq!((one, other), (Failed, Active));
 }
 
 /// No request has gone over the path that fails.
