@@ -198,9 +198,12 @@ impl Controller {
     }
 
     pub(super) async fn fail(&mut self, id: MemberId, force: bool) -> Result<Reply, CommandError> {
-        self.index_of(id).ok_or(CommandError::NotAMember)?;
+        let index = self.index_of(id).ok_or(CommandError::NotAMember)?;
         if !self.is_redundant() {
             return Err(CommandError::NoRedundancy);
+        }
+        if !self.members[index].is_live() {
+            return Ok(Reply::Done);
         }
         let by_order = vec![(id, IoError { kind: IoErrorKind::Other, errno: 0 })];
         loop {
