@@ -211,11 +211,6 @@ impl Paths {
         &self.info
     }
 
-    /// How long a write may take over a path to a server.
-    pub fn write_deadline(&self) -> Duration {
-        self.policy.write_deadline
-    }
-
     /// The members of its paths that are open.
     pub fn members(&self) -> Vec<MemberId> {
         let owner = self.owner.lock();

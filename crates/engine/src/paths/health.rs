@@ -26,6 +26,7 @@ impl Paths {
             own.member = Some(member);
             own.lost = false;
             own.standing = Standing::Unproved;
+            own.awaits_proof = false;
         }));
         own.reopening = false;
         drop(locked);
@@ -54,11 +55,6 @@ impl Paths {
         own.standing = Standing::Unproved;
         owner.unplugs += 1;
         true
-    }
-
-    /// Whether requests are under way over a path.
-    pub fn awaits_answers_over(&self, path: usize) -> bool {
-        self.in_flight_over(path) > 0
     }
 
     /// Requests of all lanes that a path has.
@@ -98,6 +94,7 @@ impl Paths {
     fn fail_in(&self, owner: &mut Owner, path: usize, why: &str, now: Time) {
         let own = &mut owner.paths[path];
         own.withdraw();
+        own.awaits_proof = false;
         if own.health == Health::Active || own.health == Health::Joining {
             own.health = Health::Failed;
             own.failures += 1;

@@ -345,9 +345,9 @@ impl Paths {
         let other_waits = || {
             let owner = self.owner.lock();
             let mut paths = owner.paths.iter().enumerate();
-            paths.any(|(other, own)| other != path && own.may_be_looked_at())
+            paths.any(|(other, own)| other != path && own.could_take_over())
         };
-        lane.sleep_until(lane.backend().now() + self.policy.write_deadline).await;
+        lane.live_until(lane.lived() + self.policy.write_deadline).await;
         self.changed.until(|| other_waits().then_some(())).await;
         Err(IoError { kind: IoErrorKind::Deadline, errno: 0 })
     }

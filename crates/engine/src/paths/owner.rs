@@ -59,6 +59,8 @@ pub(super) struct OwnedPath {
     pub(super) was_unplugged: bool,
     /// Whether its connection leads to the device.
     pub(super) standing: Standing,
+    /// It answers, and only nothing tells where it leads.
+    pub(super) awaits_proof: bool,
     /// It was asked for, and has not come.
     pub(super) reopening: bool,
     /// The answer to the latest wish for one.
@@ -139,10 +141,9 @@ impl OwnedPath {
         self.member.as_ref().is_some_and(|(known, _)| *known == member)
     }
 
-    /// Whether it has a connection that may lead to the device.
-    pub(super) fn may_be_looked_at(&self) -> bool {
-        let is_out = matches!(self.health, Health::FailedByWord | Health::Refused);
-        self.member.is_some() && !self.lost && !is_out
+    /// Whether it could serve soon: it is proved, or about to be.
+    pub(super) fn could_take_over(&self) -> bool {
+        self.is_peer() || self.health == Health::Joining || self.awaits_proof
     }
 
     /// Whether it may be taken into use over a connection that was looked at.
@@ -170,6 +171,7 @@ impl OwnedPath {
             health,
             reason,
             standing: Standing::Unproved,
+            awaits_proof: false,
             failures: 0,
             reopening: false,
             reopened: None,

@@ -295,6 +295,7 @@ impl Paths {
     fn leave_unproved(&self, owner: &mut Owner, path: usize, why: &'static str, now: Time) {
         owner.owed.expect_nothing(path);
         let own = &mut owner.paths[path];
+        own.awaits_proof = true;
         if std::mem::replace(&mut own.health, Health::Failed) == Health::Joining
             || own.reason != why
         {

@@ -283,12 +283,6 @@ fn connect_anew(
         close_unused(old);
     }
     old.into_iter().for_each(|old| members.give_way(old));
-    // What is in flight over its other connections is answered first: cut off, it might appear late, and would hold back
-    // what overlaps it.
-    let until = Instant::now() + paths.write_deadline();
-    while paths.awaits_answers_over(path) && !paths.is_closed() && Instant::now() < until {
-        thread::sleep(LOOK_EVERY);
-    }
     let opened = reopen(members, paths, (path, name), how);
     let new = opened.as_ref().ok().map(|(id, _)| *id);
     // The paths know of the new connection before the old one closes: what that one owes is unproved then. Of a closed

@@ -5,6 +5,7 @@ use std::io::{self, Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
@@ -43,8 +44,6 @@ pub(crate) fn serve_through(gate: &Arc<Gate>, bytes: usize) -> (tempfile::TempDi
 pub(crate) struct Limits {
     /// Reads pass it.
     pub(crate) gate: Arc<Gate>,
-    /// Writes pass it when they have arrived.
-    pub(crate) writes: Gate,
     /// A new connection passes it before it is greeted.
     pub(crate) door: Gate,
     /// It hangs up on more connections than these at once.
@@ -53,8 +52,8 @@ pub(crate) struct Limits {
     unreadable: Option<usize>,
     /// It answers no read of [`SILENT_AT`], and hangs up on who reads [`HANGS_UP_AT`].
     is_odd: bool,
-    /// One of its connections has ended.
-    left: Condvar,
+    /// Connections that it had no room for.
+    turned_away: AtomicUsize,
     /// Those it has.
     connected: Mutex<BTreeMap<usize, UnixStream>>,
 }
@@ -63,12 +62,11 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             gate: Arc::default(),
-            writes: Gate::default(),
             door: Gate::default(),
             connections: usize::MAX,
             unreadable: None,
             is_odd: false,
-            left: Condvar::new(),
+            turned_away: AtomicUsize::new(0),
             connected: Mutex::default(),
         }
     }
@@ -87,15 +85,12 @@ impl Limits {
         Arc::new(Self { connections, is_odd: true, ..Self::default() })
     }
 
-    pub(crate) fn connected(&self) -> usize {
-        self.connected.lock().unwrap().len()
+    pub(crate) fn turned_away(&self) -> usize {
+        self.turned_away.load(Ordering::Relaxed)
     }
 
-    /// Waits until it has so many connections at most.
-    pub(crate) fn keeps_at_most(&self, wanted: usize, patience: Duration) -> bool {
-        let connected = self.connected.lock().unwrap();
-        let are_more = |connected: &mut BTreeMap<_, _>| connected.len() > wanted;
-        !self.left.wait_timeout_while(connected, patience, are_more).unwrap().1.timed_out()
+    pub(crate) fn connected(&self) -> usize {
+        self.connected.lock().unwrap().len()
     }
 
     /// Hangs up on the latest connection.
@@ -120,13 +115,13 @@ impl Limits {
     ) -> io::Result<()> {
         let mut connected = self.connected.lock().unwrap();
         if connected.len() == self.connections {
+            self.turned_away.fetch_add(1, Ordering::Relaxed);
             return Ok(());
         }
         connected.insert(at, stream.try_clone()?);
         drop(connected);
         let served = self.answer(&mut stream, disk, bytes);
         self.connected.lock().unwrap().remove(&at);
-        self.left.notify_all();
         served
     }
 
@@ -145,7 +140,6 @@ impl Limits {
                 command::WRITE => {
                     let mut written = vec![0; request.len];
                     stream.read_exact(&mut written)?;
-                    self.writes.pass();
                     disk.lock().unwrap()[range].copy_from_slice(&written);
                     request.answer(stream, &[])?;
                 }

@@ -791,6 +791,34 @@ fn a_first_flush_that_takes_long_fails_a_device_of_this_host_only_where_another_
     }
 }
 
+/// Its cable is out, and its name stays.
+#[test]
+fn a_slow_first_flush_is_not_cut_for_a_path_that_answers_nothing() {
+    let device = joining_to(TWO_PATHS, Rc::default(), false, Cache::OfEachPath, Reopens::default());
+    device.paths.fail(1, None, "it does not answer", false, device.wires.now.get());
+    device.wires.answer(&device.lane, |io| io.member.index == 0 && !matches!(io.op, IoOp::Flush));
+    assert!(device.is_flushed(0));
+    device.wires.now.set(device.wires.now.get() + seconds(15));
+    device.lane.turn();
+    assert!(device.end_flush(0, Ok(())));
+    assert_eq!(device.healths()[0], Health::Active);
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
+/// The machine is paused, and both paths are well.
+#[test]
+fn no_first_flush_is_cut_for_the_time_that_its_lane_stood_still() {
+    let device = joining_to_this_host();
+    let first = u16::from(device.is_flushed(1));
+    device.wires.now.set(device.wires.now.get() + seconds(60));
+    device.wires.stood_still.set(seconds(60));
+    device.lane.turn();
+    assert!(!device.is_flushed(1 - first));
+    assert!(device.end_flush(first, Ok(())));
+    device.wires.answer_reads(&device.lane);
+    assert_eq!(flush_over_any(&device), Some(Ok(())));
+}
+
 /// No path led there when the loss was told. The next one is asked before it is read.
 #[test]
 fn a_device_of_this_host_gets_its_first_flush_where_a_request_has_told_that_one_was_lost() {
