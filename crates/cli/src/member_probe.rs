@@ -29,7 +29,9 @@ mod siblings;
 use contents::Source;
 pub(crate) use contents::{Area, FoundSuperblock, superblock_that_counts, superblocks};
 use look::Headway;
-pub(crate) use look::{Look, asked_of, is_same_place, look, which_leads_to};
+pub(crate) use look::{
+    Look, any_left_behind, asked_of, is_same_place, look, places_of, which_leads_to,
+};
 pub(crate) use probed::Probed;
 pub(crate) use purpose::Purpose;
 use question::Question;

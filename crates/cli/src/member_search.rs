@@ -183,7 +183,13 @@ pub(crate) fn follow(
         let why = format!("leads to the same device as {}", name_of_path(&original));
         left_out.push(LeftOut { member: name_of_path(&path), reason: Reason::Unreadable(why) });
     }
-    if is_device_gone || left_out.len() > files.len() {
+    // As the name of one that was removed from the array, and is plugged in still.
+    let is_elsewhere = |(path, found): &(PathBuf, Superblock)| {
+        let known = device_uuids.get(&name_of_path(path)).map(|known| known.0);
+        let is_there = |uuid| there.iter().any(|(_, other)| other.device_uuid == uuid);
+        known.is_some_and(|known| known != found.device_uuid && !is_there(known))
+    };
+    if is_device_gone || left_out.len() > files.len() || there.iter().any(is_elsewhere) {
         let moved =
             devices_beside(&paths, array).into_iter().filter(|(_, found)| belongs(found, array));
         let moved = moved.filter_map(|(device, found)| Some((device, found.ok()??)));

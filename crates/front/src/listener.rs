@@ -98,10 +98,11 @@ impl Listener {
         };
         match socket {
             Socket::Unix(path) => {
+                // Before the folder is held: it may take a while.
+                let owners = address.rights.owners()?;
                 // One that is bound, but does not listen yet, looks dead: another one would remove it.
                 let _making =
                     Making::begin(path).map_err(|Held(folder)| ListenError::Held(folder))?;
-                let owners = address.rights.owners()?;
                 make_way(path)?;
                 let socket = bind_unix(path).map_err(failed)?;
                 let file = Some(SocketFile::new(path).map_err(failed)?);

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::{self, File, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt, chown};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
 use std::path::{Path, PathBuf};
 
 use nix::unistd::{Group, User};
@@ -109,6 +109,11 @@ impl Rights {
         let give = || {
             let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
             let file = File::options().read(true).custom_flags(flags).open(path)?;
+            let found = file.metadata()?;
+            // Who may write to the folder may have put another file there, or another name of one.
+            if !found.file_type().is_socket() || found.nlink() != 1 {
+                return Err(io::Error::other("another file has taken its place"));
+            }
             // A descriptor that names a file and no more takes no rights. What the kernel calls it leads there.
             let place = format!("/proc/self/fd/{}", file.as_raw_fd());
             chown(&place, owners.user, owners.group)?;

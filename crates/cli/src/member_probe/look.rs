@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,6 +23,15 @@ pub(crate) struct Look<T> {
     begun: Instant,
     headway: Headway,
     answer: Receiver<T>,
+    stays: Arc<AtomicBool>,
+}
+
+/// Looks that are not waited for any more, and whose threads the system has not given back.
+static LEFT_BEHIND: AtomicUsize = AtomicUsize::new(0);
+
+/// Whether this process may not end, when it wants to, for a look that it has given up.
+pub(crate) fn any_left_behind() -> bool {
+    LEFT_BEHIND.load(Ordering::Acquire) > 0
 }
 
 /// How far a look has come.
@@ -48,11 +57,15 @@ impl<T: Send + 'static> Look<T> {
     ) -> io::Result<Self> {
         let (answering, answer) = channel();
         let headway = Headway::default();
-        let theirs = headway.clone();
+        let (theirs, stays) = (headway.clone(), Arc::<AtomicBool>::default());
+        let stayed = stays.clone();
         thread::Builder::new().name("look".into()).spawn(move || {
             drop(answering.send(look(&theirs)));
+            if stayed.swap(true, Ordering::AcqRel) {
+                LEFT_BEHIND.fetch_sub(1, Ordering::AcqRel);
+            }
         })?;
-        Ok(Self { member: member.to_string(), begun: Instant::now(), headway, answer })
+        Ok(Self { member: member.to_string(), begun: Instant::now(), headway, answer, stays })
     }
 
     /// Waits for the end of the look; an error where it comes no further.
@@ -74,6 +87,11 @@ impl<T: Send + 'static> Look<T> {
                 Ok(answer) => return Ok(answer),
                 Err(RecvTimeoutError::Timeout) if self.headway.count() != before => {}
                 Err(RecvTimeoutError::Timeout) => {
+                    LEFT_BEHIND.fetch_add(1, Ordering::AcqRel);
+                    if self.stays.swap(true, Ordering::AcqRel) {
+                        // It has just ended.
+                        LEFT_BEHIND.fetch_sub(1, Ordering::AcqRel);
+                    }
                     let why = format!("it has not answered for {} s", silence_max.as_secs());
                     return Err(io::Error::new(io::ErrorKind::TimedOut, why));
                 }
@@ -126,16 +144,30 @@ pub(crate) fn which_leads_to(one: &Path, others: &[PathBuf]) -> Option<usize> {
     if let Some(same) = others.iter().position(|other| other == one) {
         return Some(same);
     }
-    let begin = |path: &PathBuf| {
-        let (name, path) = (name_of_path(path), path.clone());
-        Look::start(name, move |_| fs::canonicalize(path).ok())
-    };
-    let end = |looking: io::Result<Look<Option<PathBuf>>>| {
-        looking.and_then(|looking| looking.end_within(FOUND_WITHIN)).ok().flatten()
-    };
-    let (place, others) = (begin(&one.to_owned()), others.iter().map(begin).collect::<Vec<_>>());
-    let place = end(place)?;
-    others.into_iter().position(|other| end(other).as_ref() == Some(&place))
+    let (place, others) = (Leads::ask(one), others.iter().map(|other| Leads::ask(other)));
+    let others: Vec<Leads> = others.collect();
+    let place = place.to()?;
+    others.into_iter().position(|other| other.to().as_ref() == Some(&place))
+}
+
+/// Where paths lead. None for one whose file system does not say it. Several of those take no longer than one.
+pub(crate) fn places_of(paths: &[PathBuf]) -> Vec<Option<PathBuf>> {
+    let asked: Vec<Leads> = paths.iter().map(|path| Leads::ask(path)).collect();
+    asked.into_iter().map(Leads::to).collect()
+}
+
+/// The question where a path leads.
+struct Leads(io::Result<Look<Option<PathBuf>>>);
+
+impl Leads {
+    fn ask(path: &Path) -> Self {
+        let (name, path) = (name_of_path(path), path.to_owned());
+        Self(Look::start(name, move |_| fs::canonicalize(path).ok()))
+    }
+
+    fn to(self) -> Option<PathBuf> {
+        self.0.and_then(|looking| looking.end_within(FOUND_WITHIN)).ok().flatten()
+    }
 }
 
 fn silent(member: &str, error: &io::Error, what: &str) -> Failure {

@@ -11,15 +11,17 @@ use crate::failure::{Code, Failure};
 use crate::report::ServedReport;
 use crate::run_dir::{RunDir, Running};
 
-use super::{Purpose, which_leads_to};
+use super::{Purpose, places_of};
 
-/// What they have said, asked once for all that a verb looks at: one that is silent takes its time each time.
+/// What they have said, asked once for all that a verb looks at: one that is silent takes its time each time. So does the
+/// file system of a member.
 #[derive(Clone)]
 pub(super) struct Siblings(Arc<Members>);
 
-/// Their members, and the array of each.
+/// Their members by name, where each name leads, and the array of each.
 struct Members {
-    places: Vec<PathBuf>,
+    names: Vec<PathBuf>,
+    places: Vec<Option<PathBuf>>,
     arrays: Vec<ArrayName>,
 }
 
@@ -35,14 +37,21 @@ impl Siblings {
             let name = it.name.clone();
             members.into_iter().map(move |known| (path_of_name(&known.member), name.clone()))
         };
-        let (places, arrays) = running.iter().zip(ask_all(&running)).flat_map(members_of).unzip();
-        Self(Arc::new(Members { places, arrays }))
+        let members = running.iter().zip(ask_all(&running)).flat_map(members_of);
+        let (names, arrays): (Vec<PathBuf>, Vec<ArrayName>) = members.unzip();
+        Self(Arc::new(Members { places: places_of(&names), names, arrays }))
     }
 
     /// Refuses a member of one of them.
     pub(super) fn refuse(&self, member: &Path, purpose: &Purpose) -> Result<(), Failure> {
-        let Some(number) = which_leads_to(member, &self.0.places) else { return Ok(()) };
-        let array = &self.0.arrays[number];
+        let Members { names, places, arrays } = &*self.0;
+        let has_name = names.iter().position(|name| name == member);
+        let number = has_name.or_else(|| {
+            let place = places_of(&[member.to_owned()]).pop()?;
+            places.iter().position(|known| known.is_some() && *known == place)
+        });
+        let Some(number) = number else { return Ok(()) };
+        let array = &arrays[number];
         let why = format!("{} is in use by mdspace array {array}", name_of_path(member));
         let failure = Failure::new(purpose.what(), why, purpose.cure_of_running(array));
         Err(failure.with_code(Code::InUse))

@@ -18,6 +18,7 @@ use crate::args::ArrayName;
 use crate::control::Reply;
 use crate::control::server::Replies;
 use crate::failure::Failure;
+use crate::member_probe::any_left_behind;
 use crate::run_dir::NameLock;
 
 use super::fronts::Fronts;
@@ -88,9 +89,8 @@ impl Ending {
     /// The last act of a process: gives its name free, if the process may not end soon. Else who waits for the
     /// name waits for that end.
     pub(super) fn leave_name(&self, lock: &NameLock) {
-        if self.calls_left.load(Ordering::Relaxed)
-            && let Err(error) = lock.unlock()
-        {
+        let may_stay = self.calls_left.load(Ordering::Relaxed) || any_left_behind();
+        if may_stay && let Err(error) = lock.unlock() {
             tracing::warn!("the name is not free before the process has ended: {error}");
         }
     }
@@ -110,6 +110,18 @@ impl Ending {
         self.unanswered.fetch_sub(1, Ordering::AcqRel);
         self.comes.notify_all();
     }
+}
+
+/// Holds a name until the process ends: other commands that take it wait for that end. A start that `has_failed` at a
+/// member which does not answer gives it free, for the process may not end soon.
+pub(super) fn hold_to_the_end(lock: Arc<NameLock>, has_failed: bool) {
+    if has_failed
+        && any_left_behind()
+        && let Err(error) = lock.unlock()
+    {
+        tracing::warn!("the name is not free before the process has ended: {error}");
+    }
+    std::mem::forget(lock);
 }
 
 /// What a process serves.

@@ -69,8 +69,7 @@ pub(crate) fn serve(
     let served = seat.with_log(name, run_dir, |without_log| {
         serve_with_log(args, seat, run_dir, &lock, without_log)
     });
-    // Held until the process ends: other commands that take the lock wait for that end.
-    std::mem::forget(lock);
+    ending::hold_to_the_end(lock, served.is_err());
     served
 }
 

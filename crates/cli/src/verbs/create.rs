@@ -107,22 +107,18 @@ fn words_of(task: &Task) -> Vec<OsString> {
 /// The other side of [`launch::launch`]: this process is the one that serves, in `run_dir`.
 pub(crate) fn serving_process(run_dir: &Path, words: Vec<OsString>) -> Outcome {
     let words = std::iter::once("mdspace".into()).chain(words);
-    let detach = || {
-        let stays = |error| Failure::new("cannot leave the terminal", error, "try --foreground");
-        launch::detach().map_err(stays)
-    };
     let verb = CommandLine::parse_from(words).verb;
-    let served = RunDir::open_in(run_dir).and_then(|run_dir| match verb {
-        Verb::Multipath(args) => {
-            detach()?;
-            process::multipath::serve(&args, Seat::Detached, &run_dir)
+    let serve = || {
+        // First: what ends the command that waits, as an interrupt or a lost terminal, must not end a `restart` in the middle.
+        let stays = |error| Failure::new("cannot leave the terminal", error, "try --foreground");
+        launch::detach().map_err(stays)?;
+        let run_dir = RunDir::open_in(run_dir)?;
+        match verb {
+            Verb::Multipath(args) => process::multipath::serve(&args, Seat::Detached, &run_dir),
+            verb => process::serve(&task_of(verb)?, Seat::Detached, &run_dir),
         }
-        verb => {
-            let task = task_of(verb)?;
-            detach()?;
-            process::serve(&task, Seat::Detached, &run_dir)
-        }
-    });
+    };
+    let served = serve();
     match served {
         Ok(code) => Ok(code),
         Err(failure) => {

@@ -239,6 +239,23 @@ fn an_array_on_mappings_is_found_by_its_uuid() {
     );
 }
 
+/// That one was removed, and is plugged in still: its superblock is of the array.
+#[test]
+fn an_array_of_which_a_saved_name_leads_to_a_removed_member_finds_the_other_one() {
+    let images = Images::new();
+    images.sparse("disk", 3, 16 * MIB);
+    Guest::new().share(images.folder()).succeed(
+        "attach $SHARE/disk{0,1,2}; ln -s ${LOOPS[1]} /dev/slot
+         quietly mdspace create a --level=1 --raid-devices=2 --assume-clean --run ${LOOPS[0]} ${LOOPS[2]}
+         quietly mdspace fail a ${LOOPS[2]}; quietly mdspace remove a ${LOOPS[2]}
+         quietly mdspace add a --run /dev/slot; quietly mdspace wait a
+         quietly mdspace save a; quietly mdspace stop a; ln -sf ${LOOPS[2]} /dev/slot
+         mdspace assemble a >/run/said 2>&1 || { cat /run/said; exit 1; }
+         grep -q 'started with 2 of 2' /run/said || { cat /run/said; exit 1; }
+         mdspace stop a; detach",
+    );
+}
+
 /// Two disks may tell one serial number: the name in by-id leads to either of them.
 #[test]
 fn an_array_of_which_two_saved_names_lead_to_one_device_finds_the_other_one() {

@@ -12,16 +12,23 @@ fn users_and_groups_are_found_by_name_or_number() {
     assert!(of("4294967295", "0").is_err() && of("0", "4294967295").is_err());
 }
 
-/// Another program may put a link in the place of the socket.
+/// Another program may put something else in the place of the socket.
 #[test]
-fn rights_are_given_to_no_file_that_a_link_leads_to() {
+fn rights_are_given_to_no_other_file() {
     let folder = tempfile::tempdir().expect("a folder");
-    let (file, link) = (folder.path().join("file"), folder.path().join("link"));
+    let [file, socket, link, name] =
+        ["file", "socket", "link", "name"].map(|it| folder.path().join(it));
     fs::write(&file, "").expect("room");
-    fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("it is ours");
-    std::os::unix::fs::symlink(&file, &link).expect("room");
+    let _listening = std::os::unix::net::UnixListener::bind(&socket).expect("room");
+    for it in [&file, &socket] {
+        fs::set_permissions(it, Permissions::from_mode(0o600)).expect("it is ours");
+    }
+    std::os::unix::fs::symlink(&socket, &link).expect("room");
+    fs::hard_link(&socket, &name).expect("room");
     let rights = Rights { mode: SocketMode::parse("0666"), ..Rights::default() };
-    let _ = rights.give(&link, Owners::default());
-    let mode = fs::metadata(&file).expect("it is there").permissions().mode();
-    assert_eq!(mode & 0o777, 0o600);
+    for it in [&file, &link, &name] {
+        rights.give(it, Owners::default()).expect_err("it is not the socket that was made");
+    }
+    let mode = |it| fs::metadata(it).expect("it is there").permissions().mode() & 0o777;
+    assert_eq!([mode(&file), mode(&socket)], [0o600; 2]);
 }

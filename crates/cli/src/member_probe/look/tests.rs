@@ -12,6 +12,7 @@ fn a_member_that_does_not_answer_is_named_and_not_waited_for() {
     assert_eq!(error.kind(), io::ErrorKind::TimedOut);
     let failure = silent("disk", &error, "cannot create data");
     assert!(failure.why.starts_with("disk: it has not answered"), "{failure}");
+    assert!(any_left_behind(), "its thread is there");
     // What comes late meets nobody.
     drop(answer);
 }
