@@ -87,7 +87,7 @@ fn is_claimed(device: &Path) -> bool {
 }
 
 /// Writes what the kernel holds back of the file systems on a device, of its partitions and of what is mapped over it,
-/// whoever has mounted them. Goes on with the others where one cannot be written.
+/// in all mount namespaces. An error of one file system is told when the others are written.
 ///
 /// For a process that does not serve the file: this waits until all of it is done.
 pub fn write_file_systems(device: impl AsFd) -> io::Result<()> {

@@ -19,7 +19,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(5);
 /// How often the kernel's list of locks is read before a lock that is not there is another user's.
 const LOOKS: usize = 8;
 
-/// What is asked for of that list at a time.
+/// Room for that list: without it the first reads are of some bytes.
 const LIST_BYTES: usize = 1 << 16;
 
 /// The lock, from the question whether a place is free until it is taken: else two find the same place free.
@@ -95,18 +95,10 @@ fn is_listed_for(user: u32, inode: &str) -> bool {
     })
 }
 
-/// The kernel's list, in as few reads as it takes: it counts from its beginning again in each.
+/// The kernel's list, in few reads: it counts from its beginning again in each.
 fn all_locks() -> String {
-    let mut list = Vec::new();
-    let read = File::open("/proc/locks").and_then(|mut file| {
-        let mut part = vec![0; LIST_BYTES];
-        loop {
-            match file.read(&mut part)? {
-                0 => return Ok(()),
-                count => list.extend_from_slice(&part[..count]),
-            }
-        }
-    });
+    let mut list = Vec::with_capacity(LIST_BYTES);
+    let read = File::open("/proc/locks").and_then(|mut file| file.read_to_end(&mut list));
     if let Err(error) = read {
         tracing::debug!(%error, "the list of locks ends early");
     }

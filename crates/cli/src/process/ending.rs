@@ -90,8 +90,8 @@ impl Ending {
     /// name waits for that end.
     pub(super) fn leave_name(&self, lock: &NameLock) {
         let may_stay = self.calls_left.load(Ordering::Relaxed) || any_left_behind();
-        if may_stay && let Err(error) = lock.unlock() {
-            tracing::warn!("the name is not free before the process has ended: {error}");
+        if may_stay {
+            give_free(lock);
         }
     }
 
@@ -115,13 +115,16 @@ impl Ending {
 /// Holds a name until the process ends: other commands that take it wait for that end. A start that `has_failed` at a
 /// member which does not answer gives it free, for the process may not end soon.
 pub(super) fn hold_to_the_end(lock: Arc<NameLock>, has_failed: bool) {
-    if has_failed
-        && any_left_behind()
-        && let Err(error) = lock.unlock()
-    {
-        tracing::warn!("the name is not free before the process has ended: {error}");
+    if has_failed && any_left_behind() {
+        give_free(&lock);
     }
     std::mem::forget(lock);
+}
+
+fn give_free(lock: &NameLock) {
+    if let Err(error) = lock.unlock() {
+        tracing::warn!("the name is not free before the process has ended: {error}");
+    }
 }
 
 /// What a process serves.

@@ -131,7 +131,7 @@ impl Owed {
                 self.note_loss();
             }
         }
-        if matches!(ended, Ended::Well | Ended::Answered) {
+        if ended.is_answer() {
             self.cover(path, answered);
         }
     }
@@ -140,7 +140,7 @@ impl Owed {
     fn end_first_of_device(&mut self, path: usize, ended: Ended) {
         let own = &mut self.paths[path];
         own.has_untold_error = ended == Ended::Answered;
-        if matches!(ended, Ended::Well | Ended::Answered) {
+        if ended.is_answer() {
             own.first = FirstFlushOf::Done;
         }
     }
@@ -192,6 +192,10 @@ enum Ended {
 }
 
 impl Ended {
+    fn is_answer(self) -> bool {
+        matches!(self, Self::Well | Self::Answered)
+    }
+
     /// Whether what was to be flushed may be lost.
     fn is_to_be_told(self) -> bool {
         matches!(self, Self::Answered | Self::Unanswered)
@@ -314,16 +318,15 @@ impl Paths {
             return true;
         }
         let Some(mut first) = self.begin_first_flush(path, proved) else { return false };
+        let patience = match self.has_own_caches {
+            true => Patience::of(self.policy.write_deadline),
+            false => Patience::FOREVER,
+        };
+        let flush = lane.io(MemberIo { member: proved, op: IoOp::Flush, patience });
+        let answer = async { flush.await.result };
         let flushed = match self.has_own_caches {
-            true => {
-                let patience = Patience::of(self.policy.write_deadline);
-                lane.io(MemberIo { member: proved, op: IoOp::Flush, patience }).await.result
-            }
-            false => {
-                let patience = Patience::FOREVER;
-                let flush = lane.io(MemberIo { member: proved, op: IoOp::Flush, patience });
-                first_of(async { flush.await.result }, self.another_waits(lane, path)).await
-            }
+            true => answer.await,
+            false => first_of(answer, self.another_waits(lane, path)).await,
         };
         let is_of_path =
             |error: &IoError| matches!(meaning(*error, &Kept::FLUSH), Meaning::OfThePath);

@@ -7,16 +7,22 @@ use mdspace_engine::request::Request;
 use mdspace_engine::status::MemberState;
 
 use crate::given_up::fail;
-use crate::shapes;
+use crate::shapes::{self, Shape};
 use crate::world::{Setup, World};
+
+/// All is written, and the second disk answers no flush of the controller's lane.
+fn beside_a_flush_that_hangs(shape: Shape, seed: u64) -> World {
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    world.write_random(0, world.sectors());
+    world.disks.disk(1).flush_hangs_on = Some(0);
+    world
+}
 
 /// It was the question that flushed it. The next flush finds a member that answers.
 #[test]
 fn a_member_that_was_late_with_the_flush_that_an_order_asked_for_has_not_failed() {
     for (seed, shape) in (285..).zip(shapes::of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
+        let mut world = beside_a_flush_that_hangs(shape, seed);
         let late = world.disks.info(1).name;
         let refused = fail(&mut world, 0, false);
         assert_eq!(refused, Err(CommandError::NeedsLate { late }), "{world}");
@@ -35,9 +41,7 @@ fn a_member_that_was_late_with_the_flush_that_an_order_asked_for_has_not_failed(
 #[test]
 fn a_flush_behind_one_that_an_order_asked_for_fails_the_member_in_its_own_time() {
     for (seed, shape) in (288..).zip(shapes::of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
+        let mut world = beside_a_flush_that_hangs(shape, seed);
         assert!(fail(&mut world, 0, false).is_err(), "{world}");
         let flush = world.start(1, Request::Flush);
         world.sleep_ms(11_000);
@@ -53,9 +57,7 @@ fn a_flush_behind_one_that_an_order_asked_for_fails_the_member_in_its_own_time()
 fn a_flush_that_the_question_overtakes_fails_the_member_in_its_own_time() {
     let shapes = [shapes::RAID6, shapes::RAID6.without_bitmap(), shapes::RAID5.without_bitmap()];
     for (seed, shape) in (300..).zip(shapes) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
+        let mut world = beside_a_flush_that_hangs(shape, seed);
         let first = world.start(0, Request::Flush);
         world.turns(100);
         let member = world.disks.id(0);
@@ -80,9 +82,7 @@ fn a_flush_that_the_question_overtakes_fails_the_member_in_its_own_time() {
 #[test]
 fn a_member_whose_flushes_are_all_in_time_has_not_failed() {
     for seed in 310..320 {
-        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
+        let mut world = beside_a_flush_that_hangs(shapes::RAID5, seed);
         let member = world.disks.id(0);
         world.order(Action::Fail { member, force: false });
         world.turns(50);
@@ -102,9 +102,7 @@ fn a_member_whose_flushes_are_all_in_time_has_not_failed() {
 #[test]
 fn no_member_has_failed_that_another_flush_was_waited_for_while_all_stood_still() {
     for (seed, shape) in (325..).zip(shapes::of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
+        let mut world = beside_a_flush_that_hangs(shape, seed);
         assert!(fail(&mut world, 0, false).is_err(), "{world}");
         let flush = world.start(1, Request::Flush);
         world.turns(100);
@@ -122,9 +120,7 @@ fn no_member_has_failed_that_another_flush_was_waited_for_while_all_stood_still(
 #[test]
 fn an_order_to_fail_a_member_finds_no_other_one_late_where_all_stood_still() {
     for (seed, shape) in (328..).zip(shapes::of_one_loss()) {
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.write_random(0, world.sectors());
-        world.disks.disk(1).flush_hangs_on = Some(0);
+        let mut world = beside_a_flush_that_hangs(shape, seed);
         let member = world.disks.id(0);
         let (answer, answered) = std::sync::mpsc::channel();
         let action = Action::Fail { member, force: false };

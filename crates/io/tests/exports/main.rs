@@ -232,12 +232,7 @@ fn a_path_of_which_one_connection_was_lost_is_back_where_its_server_has_no_room_
     let limits = Limits::connections(2);
     let (_folder, uri) = serve_limited(&limits, BYTES);
     let lanes = lanes(2);
-    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
-    let policy = Policy { cache: Cache::Shared, ..Policy::default() };
-    let spec = MultipathSpec::new(table.parse().unwrap(), policy);
-    let (member, paths) = lanes.members().open_multipath("paths", &spec, OpenMode::RUN).unwrap();
-    let _ = read_on(&lanes, 0, member);
-    until(&paths, |states| states == ["active"]);
+    let (member, paths) = one_path(&lanes, &uri);
     assert_eq!([0, 1].map(|lane| read_on(&lanes, lane, member)), [Ok(0); 2]);
     limits.hang_up_on_one();
     // Who has it finds out.
@@ -252,12 +247,7 @@ fn a_write_that_waits_for_its_connection_is_answered_before_that_gives_way() {
     let limits = Limits::odd(3);
     let (_folder, uri) = serve_limited(&limits, BYTES);
     let lanes = lanes(3);
-    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
-    let policy = Policy { cache: Cache::Shared, ..Policy::default() };
-    let spec = MultipathSpec::new(table.parse().unwrap(), policy);
-    let (member, paths) = lanes.members().open_multipath("paths", &spec, OpenMode::RUN).unwrap();
-    let _ = read_on(&lanes, 0, member);
-    until(&paths, |states| states == ["active"]);
+    let (member, paths) = one_path(&lanes, &uri);
     assert_eq!([0, 2].map(|lane| read_on(&lanes, lane, member)), [Ok(0); 2]);
     // Lane 0 stays connected, and is asked what the connection of lane 1 is compared with.
     start_read(&lanes, 0, member, SILENT_AT);
@@ -281,6 +271,17 @@ fn a_write_that_waits_for_its_connection_is_answered_before_that_gives_way() {
     assert_eq!(written.recv().unwrap(), Ok(()));
     assert_eq!(paths.status().unproved, []);
     limits.hang_up();
+}
+
+/// A multipath device of one path, which is in use.
+fn one_path(lanes: &Lanes, uri: &str) -> (MemberId, Arc<Paths>) {
+    let table = format!("0 {} multipath 0 0 1 1 round-robin 0 1 0 {uri}", BYTES / 512);
+    let policy = Policy { cache: Cache::Shared, ..Policy::default() };
+    let spec = MultipathSpec::new(table.parse().unwrap(), policy);
+    let (member, paths) = lanes.members().open_multipath("paths", &spec, OpenMode::RUN).unwrap();
+    let _ = read_on(lanes, 0, member);
+    until(&paths, |states| states == ["active"]);
+    (member, paths)
 }
 
 /// Starts an I/O on a lane, and gives what tells how it has ended.

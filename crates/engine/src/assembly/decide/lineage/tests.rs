@@ -237,16 +237,26 @@ fn an_array_goes_on_beside_what_was_decided_against_with_members_that_came_later
     assert_eq!(serving(&run(&start.decided).unwrap()), [4]);
 }
 
+/// Decides about some of these members, degraded or not.
+fn run_on(
+    all: &[Candidate],
+    disks: &[usize],
+    prefer: Option<&str>,
+    decided: &[Decided],
+) -> Result<Assembly, Refusal> {
+    let candidates = disks.iter().map(|disk| all[*disk].clone()).collect();
+    let (prefer, decided) = (prefer.map(str::to_owned), decided.to_vec());
+    decide(candidates, &Options { run: true, prefer, decided, ..Options::default() })
+}
+
 /// A third part is there again that an earlier word was against.
 #[test]
 fn a_new_word_forgets_no_earlier_one_about_others() {
     let parts: [&[_]; 3] = [&[(0, 0)], &[(1, 0)], &[(2, 0)]];
     let says: [Says<'_>; 3] = [(0, 40, parts[0]), (1, 20, parts[1]), (2, 30, parts[2])];
+    let all = mirror(2, &says);
     let decide_on = |disks: &[usize], prefer: Option<&str>, decided: &[Decided]| {
-        let all = mirror(2, &says);
-        let candidates = disks.iter().map(|disk| all[*disk].clone()).collect();
-        let (prefer, decided) = (prefer.map(str::to_owned), decided.to_vec());
-        decide(candidates, &Options { run: true, prefer, decided, ..Options::default() })
+        run_on(&all, disks, prefer, decided)
     };
     let first = decide_on(&[0, 1], Some("disk0"), &[]).unwrap().decided;
     let second = decide_on(&[0, 2], Some("disk0"), &first).unwrap().decided;
@@ -260,12 +270,9 @@ fn a_new_word_forgets_no_earlier_one_about_others() {
 #[test]
 fn a_word_that_decides_nothing_forgets_no_earlier_one() {
     let (left, right): (&[_], &[_]) = (&[(0, 0), (2, 2)], &[(1, 1)]);
-    let members = || mirror(3, &[(0, 40, left), (1, 20, right), (2, 40, left)]);
+    let all = mirror(3, &[(0, 40, left), (1, 20, right), (2, 40, left)]);
     let decide_on = |disks: &[usize], prefer: Option<&str>, decided: &[Decided]| {
-        let all = members();
-        let candidates = disks.iter().map(|disk| all[*disk].clone()).collect();
-        let (prefer, decided) = (prefer.map(str::to_owned), decided.to_vec());
-        decide(candidates, &Options { run: true, prefer, decided, ..Options::default() })
+        run_on(&all, disks, prefer, decided)
     };
     let decided = decide_on(&[0, 1, 2], Some("disk0"), &[]).unwrap().decided;
     let decided = decide_on(&[0], Some("disk0"), &decided).unwrap().decided;
