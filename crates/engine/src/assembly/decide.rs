@@ -169,7 +169,7 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
         crashed,
         accepts_doubt,
         unsynced,
-        by_bitmap: by_bitmap(&members, bitmap.as_ref(), &model),
+        by_bitmap: by_bitmap(&members, &replacements, bitmap.as_ref(), &model),
         copies_differ: copies_differ(&members, bitmap.as_ref()),
         bitmap,
         settings: options.settings,

@@ -114,8 +114,12 @@ pub(super) fn unsynced(
 /// Members whose interrupted recovery was one by the bitmap. md clears a bit when the first of its places
 /// on a member is copied. On far layouts another place waits in a later part of the member, and nothing
 /// marks it: what md left half-way there is copied in full from its offset on.
+///
+/// So is a member that was found as a replacement. Its slot had a member in sync, and the array was whole: bits
+/// were cleared of writes that the replacement lacks. md puts the flag on one that was re-added as a spare.
 pub(super) fn by_bitmap(
     members: &[Candidate],
+    replacements: &[MemberId],
     bitmap: Option<&(BitmapSuperblock, DirtyMap)>,
     model: &Superblock,
 ) -> Vec<MemberId> {
@@ -126,6 +130,7 @@ pub(super) fn by_bitmap(
     let marked = |member: &&Candidate| {
         let features = member.superblock.features;
         bitmap.is_some()
+            && !replacements.contains(&member.id)
             && member.superblock.recovery_offset_sectors.is_some()
             && features.contains(Features::RECOVERY_BITMAP)
     };

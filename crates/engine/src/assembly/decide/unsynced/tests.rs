@@ -2,7 +2,7 @@
 
 use mdspace_format::bitmap::{BitmapState, BitmapVersion};
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Timestamp};
+use mdspace_format::{BitmapSuperblock, DirtyMap, Features, Level, Role, Timestamp};
 
 use super::super::super::read::{Candidate, FoundBitmap};
 use super::super::tests::{Change, all, array, assemble, raid5};
@@ -136,6 +136,29 @@ fn a_recovery_by_bitmap_of_a_far_layout_that_md_left_is_no_longer_one_by_bitmap(
         superblock.features = superblock.features.with(Features::RECOVERY_BITMAP, true);
         let start = assemble(candidates).unwrap().start;
         assert_eq!(start.by_bitmap.len(), expected, "layout {layout:#x}, {by_mdspace}");
+    }
+}
+
+/// md flags a replacement so that was re-added as a spare: bits of a whole array were cleared since.
+#[test]
+fn a_replacement_is_not_filled_by_the_bitmap_also_where_its_member_is_missing() {
+    for is_there in [true, false] {
+        let mut candidates = raid5(1, 10);
+        all(&mut candidates, |superblock| superblock.roles[3] = Role::Slot(1));
+        let size = candidates[0].superblock.size_sectors;
+        with_bitmap(&mut candidates, size, &[]);
+        let superblock = &mut candidates[3].superblock;
+        superblock.recovery_offset_sectors = Some(64);
+        for feature in [Features::REPLACEMENT, Features::RECOVERY_BITMAP] {
+            superblock.features = superblock.features.with(feature, true);
+        }
+        if !is_there {
+            candidates.remove(1);
+        }
+        let run = Options { run: true, ..Options::default() };
+        let start = decide(candidates, &run).unwrap().start;
+        assert_eq!(start.members.len(), if is_there { 4 } else { 3 });
+        assert!(start.by_bitmap.is_empty(), "with its member: {is_there}");
     }
 }
 
