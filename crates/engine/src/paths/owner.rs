@@ -143,7 +143,8 @@ impl OwnedPath {
 
     /// Whether it could serve soon: it is proved, or about to be.
     pub(super) fn could_take_over(&self) -> bool {
-        self.is_peer() || self.health == Health::Joining || self.awaits_proof
+        let awaits_proof = self.awaits_proof && self.health == Health::Failed && !self.lost;
+        self.is_peer() || self.health == Health::Joining || awaits_proof
     }
 
     /// Whether it may be taken into use over a connection that was looked at.

@@ -123,6 +123,28 @@ fn a_better_group_that_fails_again_is_not_used_after_its_time() {
     assert_eq!(letters(&paths), "EFAAA");
 }
 
+/// Another path's slow first flush is cut for a path that could take over.
+#[test]
+fn a_path_that_waited_for_a_proof_and_is_of_no_use_since_takes_over_from_none() {
+    type End = fn(&Arc<Paths>);
+    let ends: [End; 3] = [
+        |paths| {
+            let mut owner = paths.owner.lock();
+            paths.refuse_in(&mut owner, 0, "it is another device".into(), NOW);
+        },
+        |paths| say(paths, "fail_path a"),
+        |paths| paths.owner.lock().paths[0].lost = true,
+    ];
+    for (end, number) in ends.into_iter().zip(0..) {
+        let paths = device(TWO_GROUPS, Failback::Manual);
+        paths.fail(0, None, "it is cut", false, NOW);
+        paths.owner.lock().paths[0].awaits_proof = true;
+        assert!(paths.owner.lock().paths[0].could_take_over());
+        end(&paths);
+        assert!(!paths.owner.lock().paths[0].could_take_over(), "{number}");
+    }
+}
+
 #[test]
 fn messages_do_what_dms_do() {
     let paths = device(TWO_GROUPS, Failback::Manual);
