@@ -187,9 +187,9 @@ impl ArrayLane {
         let columns = &work.cover.columns;
         let mut unread = Unread::default();
         let is_whole = unit == RowShape::new(map, self.with_view(|view| view.unit_sectors)).unit;
-        let worth_keeping = is_whole && self.is_worth_keeping(&work, unit);
         let mut stripes = known;
         let mut are_known = !stripes.is_empty();
+        let worth_keeping = is_whole && !are_known && self.is_worth_keeping(&work, unit);
         if stripes.is_empty() && self.array.rules.keep(Rule::RoundsTakeTheirStripes) {
             stripes = self.take_stripes(map, row.index(), columns);
         }

@@ -10,7 +10,7 @@ use mdspace_engine::request::Request;
 use mdspace_engine::time::Time;
 
 use crate::shapes::{RAID4, RAID5, Shape};
-use crate::world::{Answers, Setup, World};
+use crate::world::{Answers, SECTOR, Setup, World};
 
 /// Reads of members take so long, or so much longer.
 const SLOW: Duration = Duration::from_micros(100);
@@ -253,6 +253,61 @@ fn nothing_is_made_of_parity_that_is_not_trusted() {
         for unit in written {
             let bytes = drives.world.read(unit, UNIT).unwrap();
             drives.world.compare(unit, &bytes);
+        }
+    }
+}
+
+/// A drive that has reset gives what was there before. The new parity is made without that, and of what was answered.
+/// The drive's flush tells while the members are written, and its block is given by parity from then on.
+#[test]
+fn a_hedged_write_keeps_no_block_that_it_has_read_for_nothing() {
+    let long = |shape| Shape { member_sectors: 1024, ..shape };
+    for (seed, shape) in (70..).zip([long(RAID4), long(RAID5), RAID6]) {
+        for goes_out_first in [true, false] {
+            let mut drives = Drives::new(shape, seed);
+            let world = &mut drives.world;
+            let chunk = u64::from(shape.chunk_sectors);
+            let data_disks = u64::from(shape.disks) - shape.can_lose() as u64;
+            let disks: Vec<usize> = (0..data_disks).map(|at| world.disk_of(at * chunk)).collect();
+            world.serve(0, Request::Flush).unwrap();
+            world.write_random(0, UNIT);
+            // Every other stripe, so that this one is read again.
+            for row in (chunk * data_disks..world.sectors()).step_by((chunk * data_disks) as usize)
+            {
+                (0..chunk / UNIT).for_each(|unit| world.write_random(row + unit * UNIT, UNIT));
+            }
+            world.disks.disk(disks[0]).reset();
+            for disk in 0..usize::from(shape.disks) {
+                let steps = match disk {
+                    disk if disk == disks[0] => 0,
+                    disk if disks[2..].contains(&disk) => 10,
+                    _ => 1,
+                };
+                world.disks.disk(disk).reads_take = SLOW + STEP * steps;
+            }
+            world.disks.disk(disks[1]).writes_hang_in = Some(world.disks.data());
+            if !goes_out_first {
+                // The others are asked, and answer when the write has ended.
+                world.disks.disk(disks[1]).hangs_in = Some(0..world.disks.data().start);
+            }
+            let bytes = world.random.bytes(UNIT as usize * SECTOR);
+            world.remember(chunk, &bytes);
+            let from = Rc::new(bytes);
+            world.disks.reset_counts();
+            let write = world.start(0, Request::Write { sector: chunk, from, fua: false });
+            world.sleep_ms(1);
+            assert!(!write.has_ended(), "{world}");
+            assert!(!world.disks.disk(disks[0]).reads.is_empty(), "{world}");
+            let flush = world.start(0, Request::Flush);
+            world.sleep_ms(10);
+            assert_eq!(flush.has_ended(), goes_out_first, "{world}");
+            world.disks.disk(disks[1]).writes_hang_in = None;
+            world.end(&write).unwrap();
+            let found = world.read(0, UNIT).unwrap();
+            world.compare(0, &found);
+            world.disks.disk(disks[1]).hangs_in = None;
+            world.end(&flush).unwrap();
+            drives.verify();
         }
     }
 }

@@ -19,7 +19,7 @@ use crate::backend::{IoDone, MemberId, ReadInto};
 
 use super::super::array_lane::{ArrayLane, MemberRead};
 use super::super::blocks::Blocks;
-use super::super::plan::{Place, Places, RmwLevel, RowState};
+use super::super::plan::{Method, Place, Places, RmwLevel, RowState};
 use super::super::reconstruct::{columns_bytes, slot_of};
 use super::super::rules::Rule;
 use super::super::unread::Unread;
@@ -167,6 +167,7 @@ impl ArrayLane {
         blocks: &mut Blocks,
         unread: &mut Unread,
     ) -> bool {
+        let cached = blocks.places();
         let Some(mut under_way) = self.start_reads(work, state, places) else { return false };
         let found = poll_fn(|context| {
             under_way.retain(|(place, member, io)| {
@@ -185,8 +186,31 @@ impl ArrayLane {
         if let Some(found) = found.filter(|_| self.array.rules.keep(Rule::HedgedRoundsGoByWhatCame))
         {
             (*state, *plan) = found;
+            self.drop_unused(work, state, plan, &cached, blocks);
         }
         suffices
+    }
+
+    /// Drops what came and new parity is not made of. A drive that has reset gives what was there before an answered
+    /// write, which parity has: of its own block the cache would say otherwise. What is `cached` fits parity.
+    fn drop_unused(
+        &self,
+        work: &Work<'_>,
+        state: &RowState,
+        plan: &RoundPlan,
+        cached: &Places,
+        blocks: &mut Blocks,
+    ) {
+        // All other methods make parity of the whole row. What is made by several ways is not kept.
+        if plan.steps.iter().any(|step| step.method != Method::ReadModify) {
+            return;
+        }
+        let written = work.cover.parts.iter().map(|part| part.place);
+        let parity = state.data_count..state.data_count + state.parity_count;
+        let used: Places = written.chain(parity).collect();
+        for place in blocks.places().without(&used.with(cached)).iter() {
+            self.recycle(blocks.take(place));
+        }
     }
 
     /// Starts a read of the round's columns for each of `places`. None where the view moved.
