@@ -593,16 +593,14 @@ impl Controller {
             (waiting.reply)(Err(CommandError::Busy("a change to read-write")));
         }
         self.held_since = None;
-        let mode = match self.mode {
+        self.mode = match self.mode {
             WriteMode::ReadOnly if self.is_redundant() => WriteMode::Clean,
             WriteMode::ReadOnly | WriteMode::Closing => WriteMode::Open,
             mode => mode,
         };
-        if mode != self.mode {
-            self.mode = mode;
-            self.publish();
-            self.array.views.settle();
-        }
+        // Also where that is no other one: a write that was not let go before asks again.
+        self.publish();
+        self.array.views.settle();
         // A pass that came meanwhile left all bits.
         self.set_clearing_alarm();
         Ok(Reply::Done)

@@ -8,7 +8,7 @@ use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction, SyncEnd};
 use std::rc::Rc;
 
 use crate::shapes::{self, Shape};
-use crate::world::{SECTOR, Setup, World};
+use crate::world::{Pending, SECTOR, Setup, World};
 
 /// Enough data disks that a small write reads parity instead of the rest of its row.
 const WIDE: Shape = Shape { member_sectors: 4096, ..Shape::new(Level::Raid6, 2, 8, 16) };
@@ -500,6 +500,59 @@ fn what_was_filled_from_a_member_that_goes_is_filled_again() {
             true => world.fail(0),
             false => world.disks.disk(0).unplug(),
         }
+        world.set("sync_max", "max");
+        world.verify();
+        world.wait_idle();
+        world.verify();
+    }
+}
+
+/// A flush has told that it has reset, and it is there until the others have answered. What the new member has of it is
+/// not read meanwhile, and no parity is made of that.
+#[test]
+fn what_was_filled_from_a_member_that_has_told_is_not_used_while_that_goes_out() {
+    for (seed, shape) in (286..).zip([shapes::RAID1, shapes::RAID6, shapes::RAID6]) {
+        let shape = Shape { member_sectors: 2048, ..shape };
+        let new = usize::from(shape.disks);
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        fill_up_to(&mut world, 1, new, 1024);
+        rest_and_write(&mut world);
+        world.disks.disk(0).reset();
+        world.set("sync_max", "1120");
+        let data = world.disks.data();
+        let more = data.start + 1024..data.start + 1120;
+        world.disks.reset_counts();
+        world.order(Action::Idle);
+        world
+            .until("more of it", |world| world.disks.disk(new).sectors_written(more.clone()) == 96);
+        world.turns(50);
+
+        world.set("read_deadline", "0");
+        world.set("write_deadline", "0");
+        // Its superblock and its log.
+        world.disks.disk(2).hangs_in = Some(0..data.start);
+        let flush = world.start(1, Request::Flush);
+        world.turns(400);
+        assert!(!flush.has_ended(), "{world}");
+        let data_disks = if shape.has_parity() { 3 } else { 1 };
+        let sectors = 1024 * data_disks..1120 * data_disks;
+        for sector in sectors.clone() {
+            let found = world.read(sector, 1).unwrap();
+            world.compare(sector, &found);
+        }
+        let writes: Vec<Pending> = sectors
+            .step_by(4)
+            .map(|sector| {
+                let bytes = world.random.bytes(512);
+                world.remember(sector, &bytes);
+                let from = Rc::new(bytes);
+                world.start(0, Request::Write { sector, from, fua: false })
+            })
+            .collect();
+        world.turns(400);
+        world.disks.disk(2).hangs_in = None;
+        world.end(&flush).unwrap();
+        writes.iter().for_each(|write| world.end(write).unwrap());
         world.set("sync_max", "max");
         world.verify();
         world.wait_idle();

@@ -121,15 +121,17 @@ impl Controller {
 
     /// Takes back what members were filled with since the last flush that went well, where a member that is read
     /// goes. A drive that resets has lost what it was not told to flush, and gives the old blocks until then. One that
-    /// drops off may have reset before. Where the level does not bear that, no other member has it.
-    pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
-        if self.were_read_after_a_reset(failed)
-            && self.array.rules.keep(Rule::LostSourcesAreTakenBack)
-        {
-            self.members.iter_mut().for_each(Member::fall_back);
-            // Nor does what windows that are under way copy.
-            self.sync.forget_members();
+    /// drops off may have reset before. Where the level does not bear that, no other member has it. Whether anything
+    /// was taken back.
+    pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) -> bool {
+        let takes = self.were_read_after_a_reset(failed)
+            && self.array.rules.keep(Rule::LostSourcesAreTakenBack);
+        if !takes {
+            return false;
         }
+        // Nor does what windows that are under way copy.
+        self.sync.forget_members();
+        self.members.iter_mut().map(Member::fall_back).filter(|fell| *fell).count() > 0
     }
 
     fn were_read_after_a_reset(&self, failed: &[(MemberId, IoError)]) -> bool {
@@ -209,13 +211,15 @@ impl Member {
         self.filled_to().map(|done| Readable(self.durable.but_no_more_than(done)))
     }
 
-    /// It holds no more than what is there for good.
-    fn fall_back(&mut self) {
+    /// It holds no more than what is there for good. Whether that is less.
+    fn fall_back(&mut self) -> bool {
         let durable = self.falls_back_to();
-        if let MemberState::Recovering(_, done) | MemberState::Replacing(_, done) = &mut self.state
-        {
-            *done = durable.expect("it is being filled");
-        }
+        let (MemberState::Recovering(_, done) | MemberState::Replacing(_, done)) = &mut self.state
+        else {
+            return false;
+        };
+        let before = std::mem::replace(done, durable.expect("it is being filled"));
+        *done < before
     }
 
     /// It is to be filled from the start.
