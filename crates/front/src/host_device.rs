@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, OFlags, StatxFlags, statx};
+use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::ioctl;
 
@@ -39,9 +39,8 @@ pub trait HostDevice: Send + Sync {
     /// What uses the device: mounts, what else has claimed it, and processes that have it open, as far as this user
     /// sees them. Not the process that keeps it. Once it is detached its number is another's, as are its users.
     ///
-    /// Who has claimed it and shows nowhere is found by a claim alone (`claims`). That keeps all others from one for a
-    /// moment, so that a mount may be refused.
-    fn users(&self, keeper: Option<u32>, claims: bool) -> Vec<String> {
+    /// Who has claimed it and shows nowhere is found by a [`claim`](Self::claim) alone.
+    fn users(&self, keeper: Option<u32>) -> Vec<String> {
         if self.is_detached() {
             return Vec::new();
         }
@@ -55,13 +54,28 @@ pub trait HostDevice: Send + Sync {
         if let Some(user) = mdspace_io::claimed_by(self.number()) {
             return vec![format!("{} is in use by {user}", self.name())];
         }
-        if claims && is_claimed(self.path()) {
-            return vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())];
-        }
         // Another thread of this process may be looking too.
         let own = [Some(std::process::id()), keeper];
-        let others = openers(self.path()).filter(|process| !own.contains(&Some(*process)));
+        let devices = mdspace_io::devices_on(self.number());
+        let others = openers(&devices).filter(|process| !own.contains(&Some(*process)));
         others.map(describe_process).collect()
+    }
+
+    /// Has the device for itself, as long as what this gives is kept: no file system is mounted from it then, and
+    /// nothing is mapped over it. None where it is detached, or cannot be opened. An error says what uses it.
+    fn claim(&self, keeper: Option<u32>) -> Result<Option<File>, Vec<String>> {
+        let users = self.users(keeper);
+        if !users.is_empty() {
+            return Err(users);
+        }
+        match claim(self.path()) {
+            _ if self.is_detached() => Ok(None),
+            Ok(claimed) => Ok(Some(claimed)),
+            Err(error) if is_claimed(&error) => {
+                Err(vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())])
+            }
+            Err(_) => Ok(None),
+        }
     }
 
     /// Whether a block device has its bytes here: it is this one, a partition of it, or a mapping over it.
@@ -79,20 +93,32 @@ pub trait HostDevice: Send + Sync {
     }
 }
 
-/// Whether someone has a device for himself.
-fn is_claimed(device: &Path) -> bool {
-    let flags = OFlags::EXCL.bits().cast_signed();
-    let refused = OpenOptions::new().read(true).custom_flags(flags).open(device).err();
-    refused.and_then(|error| error.raw_os_error()) == Some(Errno::BUSY.raw_os_error())
+/// Has a device for this process alone, where nobody else has claimed it.
+pub fn claim_open(device: impl AsFd) -> Option<File> {
+    let number = rustix::fs::fstat(device).ok()?.st_rdev;
+    claim(&node_of(number)).ok()
 }
 
-/// Writes what the kernel holds back of the file systems on a device, of its partitions and of what is mapped over it,
-/// in all mount namespaces. An error of one file system is told when the others are written.
+/// Opens a device so that no one else can claim it.
+fn claim(device: &Path) -> io::Result<File> {
+    let flags = OFlags::EXCL.bits().cast_signed();
+    OpenOptions::new().read(true).custom_flags(flags).open(device)
+}
+
+/// Whether someone else has the device, a partition of it, or the disk whose partition it is.
+fn is_claimed(refusal: &io::Error) -> bool {
+    refusal.raw_os_error() == Some(Errno::BUSY.raw_os_error())
+}
+
+/// Writes what the kernel holds back of a device, of its partitions, of what is mapped over it, and of the file systems
+/// on all of these, in all mount namespaces. An error of one is told when the others are written.
 ///
-/// For a process that does not serve the file: this waits until all of it is done.
-pub fn write_file_systems(device: impl AsFd) -> io::Result<()> {
+/// For a process that does not serve the file: this waits until all of it is done. With a device that it has for
+/// itself nothing is mounted there, nor was.
+pub fn write_back(device: impl AsFd, is_own: bool) -> io::Result<()> {
     let number = rustix::fs::fstat(&device)?.st_rdev;
-    let (mut written, mut failed, mut out_of_reach) = (BTreeSet::new(), None, BTreeSet::new());
+    let mut failed = None;
+    let (mut written, mut below) = (BTreeSet::new(), BTreeSet::new());
     for process in seers() {
         let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
         for mount in mounts_on(number, &mounts) {
@@ -101,27 +127,66 @@ pub fn write_file_systems(device: impl AsFd) -> io::Result<()> {
                 continue;
             }
             match open_mount(&process, &mount).map(rustix::fs::syncfs) {
-                Some(Ok(())) => drop(written.insert(mount.number)),
+                Some(Ok(())) => {
+                    written.insert(mount.number);
+                    below.extend(mount.device());
+                }
                 Some(Err(error)) => failed = Some(error.into()),
-                None => out_of_reach.extend(mount.device().map(|device| (mount.number, device))),
+                None => {}
             }
         }
     }
-    for (file_system, below) in out_of_reach {
-        if !written.contains(&file_system) {
-            // The kernel writes it, and says nothing of what it could not write.
-            let flushed = match below == number {
-                true => flush_buffers(&device),
-                false => open_device(below).and_then(flush_buffers),
-            };
-            failed = failed.or(Some(flushed.err().unwrap_or_else(|| {
-                io::Error::other(
-                    "a mounted file system could not be opened: another one may hide it",
-                )
-            })));
-        }
+    let devices = mdspace_io::devices_on(number);
+    // A file system that is mounted nowhere in sight, or is hidden there, has its device still. So has one of several
+    // devices that goes by the name of another one. The kernel writes most of them, and says nothing of what it could
+    // not write.
+    let is_claimed = |device: &u64| claim(&node_of(*device)).is_err_and(|error| is_claimed(&error));
+    let claimed: Vec<u64> =
+        devices.iter().copied().filter(|device| !is_own && is_claimed(device)).collect();
+    for &one in &devices {
+        let flushed = match one == number {
+            true => flush(&device),
+            false => File::open(node_of(one)).and_then(flush),
+        };
+        let is_mounted = below.iter().any(|mounted| mdspace_io::lies_on(one, *mounted));
+        let is_seen = is_mounted || devices.iter().any(|other| claims(*other, one, &claimed));
+        let unseen = (claimed.contains(&one) && !is_seen).then(|| {
+            io::Error::other("a file system could not be opened that is mounted there, or was")
+        });
+        failed = failed.or(flushed.err()).or(unseen);
     }
     failed.map_or(Ok(()), Err)
+}
+
+/// Whether a device has claimed the other one that it lies on: a mapping has, and a partition that is claimed.
+fn claims(device: u64, below: u64, claimed: &[u64]) -> bool {
+    let is_mapping = || {
+        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+        !Path::new(&format!("/sys/dev/block/{major}:{minor}/partition")).exists()
+    };
+    device != below
+        && mdspace_io::lies_on(device, below)
+        && (claimed.contains(&device) || is_mapping())
+}
+
+/// Has the kernel write all that it holds back of a block device, and of a file system on it.
+fn flush(device: impl AsFd) -> io::Result<()> {
+    /// `BLKFLSBUF`, as `include/uapi/linux/fs.h` has it.
+    const FLUSH_BUFFERS: ioctl::Opcode = 0x1261;
+    // SAFETY: the call takes no pointer.
+    unsafe { ioctl::ioctl(&device, ioctl::NoArg::<FLUSH_BUFFERS>::new()) }?;
+    // It says nothing of what could not be written; this does.
+    rustix::fs::fsync(device).map_err(io::Error::from)
+}
+
+/// Where a device of this number is opened: by the kernel's own name, or by the link that udev makes.
+fn node_of(device: u64) -> PathBuf {
+    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
+    let told = fs::read_to_string(format!("/sys/dev/block/{number}/uevent")).unwrap_or_default();
+    let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME="));
+    let node = name.map(|name| Path::new("/dev").join(name));
+    let is_it = |node: &PathBuf| fs::metadata(node).is_ok_and(|found| found.rdev() == device);
+    node.filter(is_it).unwrap_or_else(|| Path::new("/dev/block").join(number))
 }
 
 /// The root of a mount, if that is what its place leads to: another one may be mounted over it.
@@ -132,19 +197,6 @@ fn open_mount(process: &Path, mount: &MountLine<'_>) -> Option<File> {
     let opened = OpenOptions::new().read(true).custom_flags(flags).open(place).ok()?;
     let found = statx(&opened, "", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     (found.stx_mnt_id == mount.id).then_some(opened)
-}
-
-fn open_device(device: u64) -> io::Result<File> {
-    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-    File::open(format!("/dev/block/{major}:{minor}"))
-}
-
-/// Has the kernel write all that it holds back of a block device, and of a file system on it.
-fn flush_buffers(device: impl AsFd) -> io::Result<()> {
-    /// `BLKFLSBUF`, as `include/uapi/linux/fs.h` has it.
-    const FLUSH_BUFFERS: ioctl::Opcode = 0x1261;
-    // SAFETY: the call takes no pointer.
-    unsafe { ioctl::ioctl(device, ioctl::NoArg::<FLUSH_BUFFERS>::new()) }.map_err(io::Error::from)
 }
 
 /// A process of each mount namespace that this user may look into, its own first.
@@ -168,15 +220,25 @@ fn mounts_on(number: u64, mountinfo: &str) -> impl Iterator<Item = MountLine<'_>
     MountLine::all(mountinfo).filter(is_on)
 }
 
-/// The processes that have a device open. No file is asked anything, for its file system may hang.
-pub(crate) fn openers(device: &Path) -> impl Iterator<Item = u32> {
+/// The processes that have one of these devices open, by whatever name.
+pub(crate) fn openers(devices: &[u64]) -> impl Iterator<Item = u32> {
     let entries = |place: &Path| fs::read_dir(place).into_iter().flatten().flatten();
-    let has_it = move |process: &u32| {
-        let mut open = entries(Path::new(&format!("/proc/{process}/fd")));
-        open.any(|open| fs::read_link(open.path()).is_ok_and(|leads| leads == device))
+    // Other files are not asked, for their file systems may hang.
+    let is_it = |open: fs::DirEntry| {
+        let is_device = fs::read_link(open.path())
+            .is_ok_and(|leads| leads.components().any(|part| part.as_os_str() == "dev"));
+        is_device && block_device_at(&open.path()).is_some_and(|number| devices.contains(&number))
     };
+    let has_it = move |process: &u32| entries(Path::new(&format!("/proc/{process}/fd"))).any(is_it);
     let number = |entry: fs::DirEntry| entry.file_name().to_str()?.parse().ok();
     entries(Path::new("/proc")).filter_map(number).filter(has_it)
+}
+
+/// The number of the block device that a descriptor of another process leads to.
+fn block_device_at(open: &Path) -> Option<u64> {
+    let asked = statx(CWD, open, AtFlags::STATX_DONT_SYNC, StatxFlags::TYPE).ok()?;
+    let is_block = FileType::from_raw_mode(asked.stx_mode.into()) == FileType::BlockDevice;
+    is_block.then(|| rustix::fs::makedev(asked.stx_rdev_major, asked.stx_rdev_minor))
 }
 
 /// Where a block device is mounted, as this process sees it.

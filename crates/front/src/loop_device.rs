@@ -179,7 +179,7 @@ pub fn is_abandoned(device: &Path) -> bool {
     // The path of a file whose mount is gone begins there. Its device is kept by a process, if that lives.
     let is_unmounted = directory == Path::new("/") && is_elsewhere(device, &file) == Some(true);
     match is_unmounted {
-        true => openers(device).next().is_none(),
+        true => fs::metadata(device).is_ok_and(|node| openers(&[node.rdev()]).next().is_none()),
         false => mount::is_abandoned(directory) == Some(true),
     }
 }

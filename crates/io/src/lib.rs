@@ -30,8 +30,9 @@ pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
 pub use member::{
     FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, LoopInfo, MemberTable, MountLine,
     MultipathSpec, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, ServerPlace,
-    UnprovedWrites, abstract_name, are_twins, check_name, claimed_by, is_remote, lies_on,
-    name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_text, stands_on,
+    UnprovedWrites, abstract_name, are_twins, check_name, claimed_by, devices_on, is_remote,
+    lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_text,
+    stands_on,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

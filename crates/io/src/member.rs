@@ -33,7 +33,7 @@ use mdspace_engine::backend::{MemberId, MemberInfo};
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::Paths;
 
-pub use below::{are_twins, lies_on, stands_on};
+pub use below::{are_twins, devices_on, lies_on, stands_on};
 pub use holder::claimed_by;
 pub use lineage::{Answer as LineageAnswer, Lineage};
 pub use loop_info::LoopInfo;

@@ -22,8 +22,8 @@ mod front;
 pub(crate) mod mount_guard;
 
 use closing::Closings;
-use front::Front;
 pub(super) use front::Prepared;
+use front::{Front, Unused};
 
 /// The fronts that are open, in the order of their opening.
 #[derive(Default)]
@@ -87,7 +87,9 @@ impl Fronts {
             // The stop that came meanwhile waits for this.
             let closing = self.closings.begin();
             drop(list);
-            front.close(&closing).unwrap_or_else(|note| tracing::warn!("{note}"));
+            front
+                .close(Unused::default(), &closing)
+                .unwrap_or_else(|note| tracing::warn!("{note}"));
             return Err(stopping(name));
         }
         list.push(front);
@@ -114,14 +116,16 @@ impl Fronts {
             let cure = format!("see `mdspace detail {name}` for its fronts");
             return Err(Failure::new(what, why, cure));
         };
-        let clients = if force { Vec::new() } else { list[at].clients_that_stay(LEAVING) };
-        if !clients.is_empty() {
-            return Err(connected(what, &clients));
-        }
+        let unused = match force {
+            true => Unused::default(),
+            false => {
+                list[at].claim(LEAVING).map_err(|clients| connected(what.clone(), &clients))?
+            }
+        };
         let closing = self.closings.begin();
         let front = list.remove(at);
         drop(list);
-        front.close(&closing).map_err(|error| {
+        front.close(unused, &closing).map_err(|error| {
             Failure::new(what, error, format!("look at the members with `mdspace detail {name}`"))
         })
     }
@@ -131,21 +135,26 @@ impl Fronts {
     /// are closed too when this returns: by force that hurries. Gives lines for the user.
     pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<Vec<String>, Failure> {
         let mut list = self.list();
-        let stay = |front: &Front| front.clients_that_stay(LEAVING);
-        let clients: Vec<String> =
-            if force { Vec::new() } else { list.iter().flat_map(stay).collect() };
+        let claim =
+            |front: &Front| if force { Ok(Unused::default()) } else { front.claim(LEAVING) };
+        let (unused, clients): (Vec<_>, Vec<_>) = list.iter().map(claim).partition(Result::is_ok);
         if !clients.is_empty() {
+            let clients: Vec<String> =
+                clients.into_iter().filter_map(Result::err).flatten().collect();
             return Err(connected(format!("cannot stop {name}"), &clients));
         }
         let closing = self.closings.begin();
         self.closings.begin_stop();
-        let fronts: Vec<Front> = list.drain(..).collect();
+        let unused = unused.into_iter().flatten();
+        let mut fronts: Vec<(Front, Unused)> = list.drain(..).zip(unused).collect();
+        // While the kernel writes what it holds back of a device none gets a client.
+        fronts.sort_by_key(|(front, _)| !front.listens());
         // What hangs here must keep neither a report nor a stop by force.
         drop(list);
         if force {
             self.closings.hurry();
         }
-        let closed = fronts.into_iter().map(|front| front.close(&closing));
+        let closed = fronts.into_iter().map(|(front, unused)| front.close(unused, &closing));
         let notes = closed.filter_map(Result::err).collect();
         drop(closing);
         self.closings.wait();

@@ -373,6 +373,56 @@ fn what_a_hidden_file_system_holds_back_is_written_before_its_device_is_taken_aw
     mounted.finish();
 }
 
+/// A program has a file open of a file system that was unmounted from everywhere.
+#[test]
+fn what_an_unmounted_file_system_holds_back_is_written_before_its_device_is_taken_away_by_force() {
+    let Some(mounted) = Mounted::start("detached", "block") else { return };
+    let place = make_file_system(&mounted);
+    succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
+    let pattern = Pattern { seed: 1 }.bytes(0, 5 * MIB / SECTOR as u64, 1);
+    let file = File::create(place.join("file")).expect("a file");
+    file.write_all_at(&pattern, 0).expect("room for a file");
+    succeed("umount", &["--lazy", path_text(&place)]);
+    let refused = mounted.mdspace.run(&["stop", &mounted.name]);
+    assert!(refused.status == 1 && refused.err.contains("in use"), "{refused:?}");
+    // Nothing tells whether all could be written.
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name, "--force"]);
+    assert!(stopped.status == 0 && stopped.out.contains("could not write"), "{stopped:?}");
+    drop(file);
+    mounted.assemble("block");
+    succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
+    let read = fs::read(place.join("file"));
+    succeed("umount", &[path_text(&place)]);
+    assert!(read.expect("the file is there") == pattern, "the file has other bytes");
+    mounted.finish();
+}
+
+/// Its pages are none of the whole device's.
+#[test]
+fn a_partition_of_the_device_has_users_and_is_written_before_a_stop() {
+    let Some(mounted) = Mounted::start("parted", "block") else { return };
+    let device = fs::canonicalize(mounted.device()).expect("a device");
+    let device = path_text(&device);
+    succeed("addpart", &[device, "1", "2048", "32768"]);
+    let partition = format!("{device}p1");
+    let open = OpenOptions::new().write(true).open(partition).expect("a partition");
+    let bytes = vec![7; 8 << 20];
+    open.write_all_at(&bytes, 0).expect("kept in memory");
+    let refused = mounted.mdspace.run(&["stop", &mounted.name]);
+    assert!(refused.status == 1 && refused.err.contains("process"), "{refused:?}");
+    let stopped = mounted.mdspace.run(&["stop", &mounted.name, "--force"]);
+    assert!(stopped.status == 0 && !stopped.out.contains("could not write"), "{stopped:?}");
+    drop(open);
+    succeed("delpart", &[device, "1"]);
+    mounted.assemble("block");
+    let mut read = vec![0; bytes.len()];
+    let device = File::open(mounted.device()).expect("a device");
+    device.read_exact_at(&mut read, 1 << 20).expect("read");
+    drop(device);
+    assert!(read == bytes, "bytes are lost at a stop");
+    mounted.finish();
+}
+
 /// What the kernel holds back may go to a member that hangs. A stop by force does not wait for it.
 #[test]
 fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {

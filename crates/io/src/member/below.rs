@@ -8,6 +8,7 @@
 
 mod mapping;
 
+use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -19,6 +20,7 @@ use super::lock::{self, Bytes};
 use super::loop_device::{
     self, Ask, Backing, Behind, FileId, LoopDevice, Over, Question, is_silence,
 };
+use super::mounts::device_number;
 use super::place::PlaceLock;
 use super::probe::sysfs;
 use super::unnamed;
@@ -99,6 +101,18 @@ fn disk_of(place: &Path) -> Option<&Path> {
 /// Whether a block device is another one or lies on it: as a partition of it, or as a mapping over it.
 pub fn lies_on(device: u64, other: u64) -> bool {
     lies_on_within(device, other, 0)
+}
+
+/// The block devices that lie on another one, each before what it lies on, and that one last.
+pub fn devices_on(device: u64) -> Vec<u64> {
+    let number = |place: &PathBuf| device_number(place.file_name()?.to_str()?);
+    let all = holder::entries(&Path::new(SYSFS).join("dev/block"));
+    let over = all.iter().filter_map(number).filter(|one| lies_on(*one, device));
+    let mut over: Vec<u64> = over.collect();
+    let above = |one: u64| over.iter().filter(|other| lies_on(**other, one)).count();
+    let above: BTreeMap<u64, usize> = over.iter().map(|one| (*one, above(*one))).collect();
+    over.sort_by_key(|one| above[one]);
+    over
 }
 
 fn lies_on_within(device: u64, other: u64, level: usize) -> bool {

@@ -96,8 +96,13 @@ impl BlockDevice {
     }
 
     /// What uses it besides the process that keeps it, as words for the user.
-    pub(super) fn users(&self, keeper: Option<u32>, claims: bool) -> Vec<String> {
-        self.device.users(keeper, claims)
+    pub(super) fn users(&self, keeper: Option<u32>) -> Vec<String> {
+        self.device.users(keeper)
+    }
+
+    /// Keeps users from it; see [`HostDevice::claim`].
+    pub(super) fn claim(&self, keeper: Option<u32>) -> Result<Option<File>, Vec<String>> {
+        self.device.claim(keeper)
     }
 }
 

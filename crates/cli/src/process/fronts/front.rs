@@ -1,10 +1,11 @@
 //! One front: a socket of NBD, a mounted file, or a block device.
 
 use std::cell::Cell;
+use std::fs::{self, File};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::{Duration, Instant};
-use std::{fs, io};
 
 use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
@@ -50,6 +51,10 @@ pub(super) struct Mounted {
     /// Removed last, when nothing is mounted there any more.
     own: Option<OwnDirectory>,
 }
+
+/// That nobody uses a front. No file system is mounted from its device as long as this is kept.
+#[derive(Default)]
+pub(super) struct Unused(#[expect(dead_code, reason = "its descriptor is the claim")] Option<File>);
 
 /// A directory that was made for a mount, and goes with it.
 pub(in crate::process) struct OwnDirectory(PathBuf);
@@ -235,36 +240,44 @@ impl Front {
         }
     }
 
-    /// Who uses it, as words for the user. Who shows nowhere is found where it `claims` a device for a moment.
+    /// Who uses it, as words for the user. Who shows nowhere is found where it `claims` a device for a moment: a mount
+    /// may be refused then.
     pub(super) fn clients(&self, claims: bool) -> Vec<String> {
         match self {
             Self::Nbd(server) => server.clients(),
-            Self::Mounted(mounted) => {
-                let keeper = mounted.guard.as_ref().map(MountGuard::process);
-                let device = mounted.device.iter().flat_map(|device| device.users(keeper, claims));
-                device.chain(mounted.server.clients()).collect()
-            }
+            Self::Mounted(mounted) if claims => mounted.claim().err().unwrap_or_default(),
+            Self::Mounted(mounted) => mounted.clients(),
         }
     }
 
-    /// Who still uses it after `patience`.
-    pub(super) fn clients_that_stay(&self, patience: Duration) -> Vec<String> {
-        if let Self::Nbd(server) = self {
-            return server.clients_that_stay(patience);
-        }
+    /// Waits `patience` for its users to leave. An error says who stays.
+    pub(super) fn claim(&self, patience: Duration) -> Result<Unused, Vec<String>> {
+        let mounted = match self {
+            Self::Nbd(server) => {
+                let clients = server.clients_that_stay(patience);
+                return if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) };
+            }
+            Self::Mounted(mounted) => mounted,
+        };
         let until = Instant::now() + patience;
         loop {
-            let clients = self.clients(true);
-            if clients.is_empty() || Instant::now() >= until {
-                return clients;
+            let claimed = mounted.claim();
+            if claimed.is_ok() || Instant::now() >= until {
+                return claimed;
             }
             thread::sleep(LOOK_EVERY);
         }
     }
 
+    /// Whether it takes clients until it is closed.
+    pub(super) fn listens(&self) -> bool {
+        matches!(self, Self::Nbd(_))
+    }
+
     /// Ends it. An error says whose requests still run after a while. What the kernel holds back of a block
-    /// device is written first, and waited for as long as it takes, but by force.
-    pub(super) fn close(self, closing: &Closing<'_>) -> Result<(), String> {
+    /// device is written first, and waited for as long as it takes, but by force. Nobody who was found to be no user
+    /// becomes one meanwhile.
+    pub(super) fn close(self, unused: Unused, closing: &Closing<'_>) -> Result<(), String> {
         match self {
             Self::Nbd(server) => requests_end(closing, || server.close(LOOK_EVERY)),
             Self::Mounted(mounted) => {
@@ -281,6 +294,8 @@ impl Front {
                         closing.is_late_to_write(begin, wrote.get().0)
                     }
                 };
+                // The process that keeps the device claims it then.
+                drop(unused);
                 let mut end = guard.map_or(End::Written, |guard| guard.end(is_late));
                 if let (End::Killed, Some(device)) = (end, &device) {
                     end = match (device.open(), Some(device.link_ends())) {
@@ -317,6 +332,29 @@ impl Front {
             }),
         };
         FrontReport { address: self.address().to_string(), device, clients: self.clients(claims) }
+    }
+}
+
+impl Mounted {
+    fn clients(&self) -> Vec<String> {
+        let device = self.device.iter().flat_map(|device| device.users(self.keeper()));
+        device.chain(self.server.clients()).collect()
+    }
+
+    fn claim(&self) -> Result<Unused, Vec<String>> {
+        let claimed = match &self.device {
+            Some(device) => device.claim(self.keeper()),
+            None => Ok(None),
+        };
+        let clients = self.server.clients();
+        match claimed {
+            Ok(claimed) if clients.is_empty() => Ok(Unused(claimed)),
+            claimed => Err(claimed.err().into_iter().flatten().chain(clients).collect()),
+        }
+    }
+
+    fn keeper(&self) -> Option<u32> {
+        self.guard.as_ref().map(MountGuard::process)
     }
 }
 

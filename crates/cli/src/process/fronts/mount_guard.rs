@@ -93,13 +93,13 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     // A service manager signals all processes of a service at once. This one still has work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    let mut written = Ok(());
+    let (mut written, mut claimed) = (Ok(()), None);
     if let [path, target] = link {
+        // Nobody mounts it while it is written. By force someone may have done so before.
+        claimed = host_device::claim_open(io::stdout());
         // While the device is kept no other array has it, and the name is no other's.
         drop(Link::known(path.clone(), target.clone()));
-        // What file systems hold back is in no block of the device before.
-        written = host_device::write_file_systems(io::stdout());
-        written = rustix::fs::fsync(io::stdout()).map_err(io::Error::from).and(written);
+        written = host_device::write_back(io::stdout(), claimed.is_some());
         // An error says that someone has done so before.
         let _ = loop_device::let_go(io::stdout());
     }
@@ -107,6 +107,7 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
         // What takes the place of the device closes it.
         let _ = rustix::stdio::dup2_stdout(&nothing);
     }
+    drop(claimed);
     mount::unmount_left(&directory, id);
     if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }
