@@ -18,7 +18,9 @@
 //! - Zeroes can always be written: where a member has no operation for it, the backend writes them.
 //!   A member is announced as [`MemberInfo::discard_zeroes`] only if a discard never fails for lack
 //!   of support.
-//! - After a failed flush the member's unflushed writes count as lost.
+//! - After a failed flush the member's unflushed writes count as lost. So the error of a flush, or a durable write, that
+//!   was answered at its deadline is told too, by
+//!   [`Lane::flush_failed_late`](crate::lane::Lane::flush_failed_late): no later flush tells of that loss.
 //! - Completions of one ticket arrive exactly once.
 
 use std::ops::Range;

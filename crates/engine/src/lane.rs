@@ -22,7 +22,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::task::Poll;
 
-use crate::backend::{Backend, IoDone, IoError, MemberIo, Submitted, Ticket};
+use crate::backend::{Backend, IoDone, IoError, MemberId, MemberIo, Submitted, Ticket};
 use crate::time::Time;
 
 pub(crate) use join::{first_of, join_all};
@@ -59,6 +59,9 @@ pub enum Turn {
     Idle(Option<Time>),
 }
 
+/// What is told of a flush that fails after its deadline: whose it was, and its error.
+type TellLateFlush = dyn Fn(MemberId, IoError);
+
 /// Polls in one turn before the driver gets a look at its ring again.
 const POLLS_PER_TURN: usize = 256;
 
@@ -77,6 +80,8 @@ pub struct Lane {
     current: Cell<TaskSlot>,
     /// Tasks that wait for the next turn.
     next_turn: RefCell<Vec<TaskSlot>>,
+    /// Hears of flushes that fail after their deadline.
+    late_flush: RefCell<Option<Rc<TellLateFlush>>>,
     /// Whether the last turn ran a task.
     has_run: Cell<bool>,
     has_ended: Cell<bool>,
@@ -98,6 +103,7 @@ impl Lane {
             copied_bytes: Cell::default(),
             current: Cell::new(0),
             next_turn: RefCell::default(),
+            late_flush: RefCell::default(),
             has_run: Cell::default(),
             has_ended: Cell::default(),
         })
@@ -266,10 +272,22 @@ impl Lane {
         }
     }
 
+    /// Who hears of flushes that fail after their deadline.
+    pub fn on_late_flush(&self, tell: impl Fn(MemberId, IoError) + 'static) {
+        *self.late_flush.borrow_mut() = Some(Rc::new(tell));
+    }
+
+    /// Takes from the backend's driver that a flush, or a durable write, has failed that was answered at its deadline.
+    pub fn flush_failed_late(&self, member: MemberId, error: IoError) {
+        let tell = self.late_flush.borrow().clone();
+        tell.into_iter().for_each(|tell| tell(member, error));
+    }
+
     /// Drops every task where it stands and every owner of an I/O in flight, as the end of a process
     /// does. They hold the lane that holds them: a lane given up with tasks on it is never freed else.
     pub fn end(&self) {
         self.has_ended.set(true);
+        self.late_flush.take();
         let tasks = self.tasks.borrow_mut().take_all();
         // Outside the borrow, as in a turn: guards may wake other tasks.
         drop(tasks);

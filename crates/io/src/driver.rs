@@ -226,11 +226,19 @@ impl Driver {
         if ticket.is_none() {
             op.device.overdue.set(op.device.overdue.get() - 1);
         }
+        let (member, flushed) = (op.device.member.id, op.call_flushes());
         let done = op.end(result, &self.stock);
-        match ticket {
-            Some(ticket) => lane.complete(ticket, done),
-            // Answered at its deadline: the memory comes home late.
-            None => drop(done.buffer.map(|buffer| self.stock.recycle(buffer))),
+        match (ticket, done.result) {
+            (Some(ticket), _) => lane.complete(ticket, done),
+            // Answered at its deadline: the memory comes home late, and so does a loss.
+            (None, result) => {
+                done.buffer.into_iter().for_each(|buffer| self.stock.recycle(buffer));
+                if let Err(error) = result
+                    && flushed
+                {
+                    lane.flush_failed_late(member, error);
+                }
+            }
         }
     }
 

@@ -648,8 +648,8 @@ impl Settings {
         self.flushes_may_fail() && self.happenings[Happening::Fill as usize] > 0
     }
 
-    /// How long a write of a member may take before the member is given up, where the run sets that.
-    fn write_deadline(&self) -> Option<Duration> {
+    /// How long a member may take for anything but a read, if the run sets that and it has an end.
+    pub fn write_deadline(&self) -> Option<Duration> {
         let set = self.tuning.iter().find(|(key, _)| *key == "write_deadline");
         let seconds: u64 = set?.1.parse().expect("deadlines of writes are drawn in seconds");
         (seconds > 0).then(|| Duration::from_secs(seconds))

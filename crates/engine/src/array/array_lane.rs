@@ -105,6 +105,8 @@ impl ArrayLane {
             left: Cell::new(false),
         });
         this.met.add(&this.view());
+        let told = array.clone();
+        lane.on_late_flush(move |member, error| told.flush_failed_late(member, error));
         let follower = this.clone();
         lane.spawn(async move { follower.follow_views().await });
         this

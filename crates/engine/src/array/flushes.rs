@@ -264,6 +264,20 @@ impl Drop for DurableWrite<'_> {
 }
 
 impl Array {
+    /// A flush, or a durable write, has failed that was answered at its deadline. The member was only late until now.
+    pub(super) fn flush_failed_late(&self, member: MemberId, error: IoError) {
+        let is_there = self.views.current().devices().any(|device| device.id == member);
+        // One that was taken back before it began has told nothing.
+        if !is_there || error.kind == IoErrorKind::Cancelled {
+            return;
+        }
+        if self.rules.keep(Rule::LateFlushesTell) {
+            self.flushes.with(member, |known| self.flushes.fail(known, error));
+            self.has_told(member);
+        }
+        self.points.reach(Point::FlushFailed);
+    }
+
     /// A flush of a member may have told of a loss: the array does without it then, where it bears the loss of any.
     fn has_told(&self, member: MemberId) {
         if let Some(error) = self.flushes.told_by(member)

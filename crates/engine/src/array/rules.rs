@@ -66,6 +66,8 @@ named! {
             "A member whose flush failed is not flushed again: the next one would go well over lost data.",
         FailedFlushesFailMembers: "A member whose flush failed is taken out.",
         FailedFlushesEndReads: "What a member gives counts no more once its flush has failed.",
+        LateFlushesTell: "A flush that fails after its deadline tells of a loss.",
+        FilledFallsBackFirst: "What a member got of one that fails counts no more when others are asked.",
         WhoStaysIsFlushed: "A member is given up when a flush of the others has told of no loss.",
         FlushesAskAllMembers: "A flush goes to every member.",
         FlushesCoverWhatEnded: "A flush that is under way covers nothing that ended after it began.",

@@ -431,6 +431,35 @@ fn nothing_is_read_of_a_member_that_has_told_after_it_was_late_with_a_flush() {
     }
 }
 
+/// It was answered at its deadline, and tells of a loss when it ends.
+#[test]
+fn nothing_is_read_of_a_member_whose_flush_has_failed_after_its_deadline() {
+    for (seed, shape) in (215..).zip(shapes::of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(0).flush_hangs_on = Some(1);
+        let flush = world.start(1, Request::Flush);
+        world.sleep_ms(9_000);
+        // The others are asked, and answer late.
+        let records = 0..world.disks.data().start;
+        world.disks.disk(1).hangs_in = Some(records);
+        world.sleep_ms(1_500);
+        world.disks.disk(0).reset();
+        world.disks.disk(0).flush_hangs_on = None;
+        world.turns(400);
+        assert!(!flush.has_ended(), "{world}");
+        for sector in 0..world.sectors() {
+            let found = world.read(sector, 1).unwrap();
+            world.compare(sector, &found);
+        }
+        world.disks.disk(1).hangs_in = None;
+        world.end(&flush).unwrap();
+        world.verify();
+    }
+}
+
 /// A part before it is waited for. What the member has answered counts as taken only then.
 #[test]
 fn a_part_of_a_read_that_waits_for_another_part_gives_nothing_of_a_member_that_was_removed() {

@@ -318,16 +318,24 @@ impl Driver {
         }
     }
 
-    fn end_remote(&self, lane: &Lane, token: Token, result: Result<(), IoError>) {
+    pub(super) fn end_remote(&self, lane: &Lane, token: Token, result: Result<(), IoError>) {
         let Op::Remote(op) = self.ops.borrow_mut().remove(token) else {
             unreachable!("a remote I/O's token")
         };
         let ticket = op.ticket;
+        let (member, flushed) = (op.device.member.id, op.request_flushes());
         let done = op.end(result, &self.stock);
-        match ticket {
-            Some(ticket) => lane.complete(ticket, done),
-            // Answered at its deadline: what is left of it comes home late.
-            None => drop(done.buffer.map(|buffer| self.stock.recycle(buffer))),
+        match (ticket, done.result) {
+            (Some(ticket), _) => lane.complete(ticket, done),
+            // Answered at its deadline: what is left of it comes home late, and so does a loss.
+            (None, result) => {
+                done.buffer.into_iter().for_each(|buffer| self.stock.recycle(buffer));
+                if let Err(error) = result
+                    && flushed
+                {
+                    lane.flush_failed_late(member, error);
+                }
+            }
         }
     }
 

@@ -266,7 +266,7 @@ impl MemberOp {
 
     /// Whether the latest call makes durable what was written before. What it says may be the error of an earlier
     /// write, whatever its number, and is said once: a file system's write-back may have been interrupted too.
-    fn call_flushes(&self) -> bool {
+    pub(super) fn call_flushes(&self) -> bool {
         matches!(self.work, Work::Flush) || self.durable == Durable::Flushing
     }
 

@@ -292,7 +292,7 @@ impl RemoteOp {
     }
 
     /// Whether the request under way makes durable what was written before.
-    fn request_flushes(&self) -> bool {
+    pub(super) fn request_flushes(&self) -> bool {
         matches!(self.work, Work::Flush)
             || matches!(self.durable, Durable::Carried | Durable::Flushing)
     }

@@ -15,6 +15,7 @@ use mdspace_engine::memory::{Sink, Source};
 use super::lease::Lease;
 use super::remote_op::{Next, RemoteOp};
 use super::*;
+use crate::errno::{flush_error, io_error};
 use crate::lanes::{LanesConfig, LocalLane};
 use crate::member::are_writes_over;
 use crate::member::{
@@ -733,6 +734,44 @@ fn no_write_makes_a_file_whole_that_was_cut() {
     let io = MemberIo { member: bench.member, op, patience: Patience::FOREVER };
     let submitted = bench.driver.submit(Ticket { slot: 7, generation: 1 }, io);
     assert!(matches!(submitted, Submitted::Pending), "it is as long as ever");
+}
+
+/// It was answered at its deadline. What the device says later is said once, of all that was written before.
+#[test]
+fn a_flush_that_fails_after_its_deadline_tells_its_lane() {
+    let bench = Bench::new();
+    let told = Rc::new(RefCell::new(Vec::new()));
+    let tells = told.clone();
+    bench.lane.on_late_flush(move |member, error| tells.borrow_mut().push((member, error.kind)));
+    let loss = Err(flush_error(libc::EIO));
+    for (op, calls, result, tells) in [
+        (IoOp::Flush, 0, loss, true),
+        (IoOp::Flush, 0, Ok(()), false),
+        (bench.write(true), 1, loss, true),
+        (bench.write(true), 0, Err(io_error(libc::EIO)), false),
+        (bench.write(false), 0, Err(io_error(libc::EIO)), false),
+    ] {
+        let what = format!("{op:?}, {calls} calls, {result:?}");
+        let mut op = bench.begin(op);
+        for _ in 0..calls {
+            assert!(matches!(op.absorb(512, &bench.driver), Step::Call(_)), "{what}");
+        }
+        op.overtake();
+        bench.driver.end_member(&bench.lane, op, result);
+        let expected = tells.then_some((bench.member, IoErrorKind::Flush));
+        assert_eq!(told.borrow_mut().pop(), expected, "{what}");
+    }
+
+    let export = Export::that_flushes(true);
+    for (op, tells) in [(IoOp::Flush, true), (bench.write(true), true), (bench.write(false), false)]
+    {
+        let ticket = Ticket { slot: 7, generation: 1 };
+        let mut op = RemoteOp::new(&bench.driver, bench.device(), export, ticket, NEVER, op);
+        op.ticket = None;
+        let token = bench.driver.ops.borrow_mut().add(Op::Remote(op));
+        bench.driver.end_remote(&bench.lane, token, loss);
+        assert_eq!(told.borrow_mut().pop().is_some(), tells);
+    }
 }
 
 /// Whether the server takes the flag or is sent a flush of its own.

@@ -22,6 +22,8 @@ const LONG_REST_MS: u64 = 24_000;
 
 /// Requests that users send before a disk resets.
 const LAST_REQUESTS: usize = 30;
+/// A slow sync task has done a few windows by then.
+const WINDOWS_WITHIN: Duration = Duration::from_secs(1);
 
 /// A flush that takes longer is not waited for.
 const FLUSHED_WITHIN: Duration = Duration::from_secs(2);
@@ -376,7 +378,10 @@ impl Simulation {
             least_ms = most_ms / 2;
         }
         let us = self.random.within(least_ms * 1_000 + 500..most_ms * 1_000);
-        let until = self.world.now() + Duration::from_micros(us);
+        self.hold_until(disk, is_of_data, self.world.now() + Duration::from_micros(us));
+    }
+
+    fn hold_until(&mut self, disk: DiskIndex, is_of_data: bool, until: Time) {
         let data = self.data();
         let sectors = match is_of_data {
             true => data,
@@ -477,20 +482,42 @@ impl Simulation {
         self.flush_and_wait()
     }
 
-    /// The same, but that the disk stays. Users come back as soon as a flush of theirs has told, and read and write.
+    fn times_reached(&self, point: Point) -> u64 {
+        self.process.as_ref().map_or(0, |process| process.times_reached(point))
+    }
+
+    /// The same, but that the disk stays. Users come back as soon as a flush has told, and read and write. Meanwhile another
+    /// member may take its time to say whether it is there.
     fn reset_and_flush(&mut self) -> Result<(), Failure> {
-        if self.lose_a_cache()?.is_none() {
-            return Ok(());
+        let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
+        let failed = |this: &Self| this.times_reached(Point::FlushFailed);
+        let before = failed(self);
+        let is_late = self.random.one_in(4);
+        if !is_late {
+            self.hold_another(disk);
         }
-        let told = |this: &Self| {
-            let process = this.process.as_ref();
-            process.map_or(0, |process| process.times_reached(Point::FlushFailed))
-        };
-        let before = told(self);
+        // A sync task may go by what it gives, and flush it.
+        let more = if is_late { 0 } else { self.random.within(0..4) };
+        let windows = self.times_reached(Point::WindowIsDone) + more;
+        let until = self.world.now() + WINDOWS_WITHIN;
+        while failed(self) == before
+            && self.times_reached(Point::WindowIsDone) < windows
+            && self.world.now() < until
+        {
+            self.wait(Duration::from_millis(1))?;
+        }
+        let is_late = is_late && self.hang_beyond_its_deadline(disk);
         self.backlog.push_front(Ask::Flush);
         self.submit_next();
         let flush = self.pending.last_tag;
-        while self.pending.has(flush) && told(self) == before {
+        while self.pending.has(flush) && failed(self) == before {
+            self.step()?;
+        }
+        if is_late {
+            self.hold_another(disk);
+        }
+        // It has told nothing when it was late.
+        while is_late && self.pending.has(flush) && failed(self) == before + 1 {
             self.step()?;
         }
         for _ in 0..LAST_REQUESTS {
@@ -499,13 +526,29 @@ impl Simulation {
         self.read_all_at_once()
     }
 
+    /// Holds the records of a member besides this one, or not.
+    fn hold_another(&mut self, disk: DiskIndex) {
+        let others: Vec<_> = self.members_in_sync().filter(|other| *other != disk).collect();
+        if !others.is_empty() && !self.random.one_in(4) {
+            let other = *self.random.pick(&others);
+            let held = Duration::from_millis(self.random.within(500..2_000));
+            self.hold_until(other, false, self.world.now() + held);
+        }
+    }
+
+    /// Hangs a disk for a little longer than it may take for a flush. False where that has no end.
+    fn hang_beyond_its_deadline(&mut self, disk: DiskIndex) -> bool {
+        let Some(deadline) = self.settings.write_deadline() else { return false };
+        let until = self.world.now() + deadline + Duration::from_millis(self.random.within(1..500));
+        self.hang_until(disk, until);
+        true
+    }
+
     /// The same, but that the disk stays, and the operator fails another one, which may be the only one to have what was
     /// written last.
     fn reset_and_fail(&mut self) -> Result<(), Failure> {
         let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
-        let in_sync =
-            self.operator.status.iter().flat_map(|status| with_state(status, MemberState::InSync));
-        let others: Vec<_> = in_sync.filter(|other| *other != disk).collect();
+        let others: Vec<_> = self.members_in_sync().filter(|other| *other != disk).collect();
         if !others.is_empty() {
             let other = *self.random.pick(&others);
             self.fail_member(other);
@@ -513,6 +556,11 @@ impl Simulation {
         }
         self.flush_and_wait()?;
         self.read_all_at_once()
+    }
+
+    fn members_in_sync(&self) -> impl Iterator<Item = DiskIndex> {
+        let status = self.operator.status.iter();
+        status.flat_map(|status| with_state(status, MemberState::InSync))
     }
 
     /// An array that has nothing to flush has lost nothing.
@@ -545,6 +593,10 @@ impl Simulation {
 
     fn hang(&mut self, disk: DiskIndex) {
         let until = self.world.now() + Duration::from_millis(self.random.within(1..40_000));
+        self.hang_until(disk, until);
+    }
+
+    fn hang_until(&mut self, disk: DiskIndex, until: Time) {
         self.world.note(format_args!("-- {disk} hangs until {until:?}"));
         self.last_hang = self.world.now();
         self.world.change_disk(disk, |disk| disk.faults.hang = Some(Hang::Until(until)));

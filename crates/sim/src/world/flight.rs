@@ -264,9 +264,15 @@ impl World {
             flights.flying.remove(&id).expect("just seen")
         };
         let (lane, ticket, overtaken) = (flight.lane, flight.ticket, flight.overtaken);
+        let (member, is_durable_write) = (flight.member, fua(&flight.op));
+        let is_flush = matches!(flight.op, IoOp::Flush);
         let done = self.conclude(id, flight);
-        if !overtaken {
-            self.deliver(lane, ticket, done);
+        match done.result {
+            _ if !overtaken => self.deliver(lane, ticket, done),
+            Err(error) if is_flush || is_durable_write && error.kind == IoErrorKind::Flush => {
+                self.deliver_late(lane, member, error);
+            }
+            _ => {}
         }
     }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use mdspace_engine::backend::{IoDone, Ticket};
+use mdspace_engine::backend::{IoDone, IoError, MemberId, Ticket};
 use mdspace_engine::lane::{Lane, LaneId, Notify, Turn};
 use mdspace_engine::time::Time;
 
@@ -21,8 +21,8 @@ pub(super) struct Lanes {
 
 struct Driver {
     lane: Rc<Lane>,
-    /// Completions that the next turn delivers.
-    ring: Vec<Completion>,
+    /// What the next turn delivers.
+    ring: Vec<Reaped>,
     woken: Arc<Woken>,
     /// When the next turn is, if one is scheduled. A turn at another time is a leftover.
     turn_at: Option<Time>,
@@ -30,7 +30,12 @@ struct Driver {
     dozes_until: Time,
 }
 
-type Completion = (Ticket, IoDone);
+/// What a lane's turn hears of a member.
+enum Reaped {
+    Done(Ticket, IoDone),
+    /// A flush, or a durable write, failed that was answered at its deadline.
+    LateFlush(MemberId, IoError),
+}
 
 #[derive(Default)]
 struct Woken(AtomicBool);
@@ -74,7 +79,15 @@ impl World {
     }
 
     pub(super) fn deliver(&self, lane: LaneId, ticket: Ticket, done: IoDone) {
-        self.lanes.borrow_mut().drivers[usize::from(lane.0)].ring.push((ticket, done));
+        self.reap(lane, Reaped::Done(ticket, done));
+    }
+
+    pub(super) fn deliver_late(&self, lane: LaneId, member: MemberId, error: IoError) {
+        self.reap(lane, Reaped::LateFlush(member, error));
+    }
+
+    fn reap(&self, lane: LaneId, reaped: Reaped) {
+        self.lanes.borrow_mut().drivers[usize::from(lane.0)].ring.push(reaped);
         self.poke(lane);
     }
 
@@ -95,8 +108,11 @@ impl World {
     pub(super) fn turn(&self, id: LaneId) {
         let Some((lane, mut ring)) = self.begin_turn(id) else { return };
         self.chance.borrow_mut().shuffle(&mut ring);
-        for (ticket, done) in ring {
-            lane.complete(ticket, done);
+        for reaped in ring {
+            match reaped {
+                Reaped::Done(ticket, done) => lane.complete(ticket, done),
+                Reaped::LateFlush(member, error) => lane.flush_failed_late(member, error),
+            }
         }
         let again = match lane.turn() {
             Turn::Busy => Some(self.now()),
@@ -109,7 +125,7 @@ impl World {
     }
 
     /// What to deliver in the turn that is due now, if one is.
-    fn begin_turn(&self, id: LaneId) -> Option<(Rc<Lane>, Vec<Completion>)> {
+    fn begin_turn(&self, id: LaneId) -> Option<(Rc<Lane>, Vec<Reaped>)> {
         let mut lanes = self.lanes.borrow_mut();
         let driver = lanes.drivers.get_mut(usize::from(id.0))?;
         driver.turn_at.take_if(|at| *at <= self.now())?;

@@ -87,7 +87,9 @@ impl Controller {
             return Leaving { put_off, ..Leaving::default() };
         }
         // What others got of those that failed is not read while the rest is asked.
-        if self.take_back_what_was_filled(&failed) {
+        if self.array.rules.keep(Rule::FilledFallsBackFirst)
+            && self.take_back_what_was_filled(&failed)
+        {
             let epoch = self.publish();
             self.array.views.adopted(epoch).await;
         }

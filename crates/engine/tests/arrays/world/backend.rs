@@ -85,14 +85,23 @@ impl RamBackend {
         for _ in 0..count {
             let at = self.random.borrow_mut().below(ready.len() as u64) as usize;
             let held = ready.swap_remove(at);
+            let (member, flushes) = (held.io.member, self.flushes(&held.io));
             let done = self.run(held.io, held.is_late);
-            match held.is_late {
-                true => drop(done.buffer),
-                false => lane.complete(held.ticket, done),
+            match (held.is_late, done.result) {
+                (false, _) => lane.complete(held.ticket, done),
+                (true, Err(error)) if flushes => lane.flush_failed_late(member, error),
+                (true, _) => {}
             }
         }
         self.held.borrow_mut().extend(ready);
         true
+    }
+
+    /// Whether what it says is said of earlier writes too.
+    fn flushes(&self, io: &MemberIo) -> bool {
+        let disk = self.disks.disk(usize::from(io.member.index));
+        matches!(io.op, IoOp::Flush)
+            || disk.fua_flushes && matches!(io.op, IoOp::Write { fua: true, .. })
     }
 
     fn hangs(&self, io: &MemberIo) -> bool {

@@ -89,6 +89,7 @@ pub(super) const PLOTS: &[Plot] = &[
     Plot("reset-in-a-copy", [6, 3], resets::in_a_copy),
     Plot("reset-and-told", [6, 3], resets::told_by_a_flush),
     Plot("reset-and-failed", [6, 3], resets::failed_beside),
+    Plot("reset-and-told-in-a-rebuild", [6, 3], resets::told_in_a_rebuild),
     Plot("accepted-off-the-list", [0, 7], orders::accepted_off_the_list),
     Plot("accepted-and-written-beside", [0, 14], orders::accepted_and_written_beside),
     Plot("back-beside-doubt", [0, 18], orders::back_beside_doubt),

@@ -24,6 +24,11 @@ fn never_flushed() -> Wishes {
     }
 }
 
+/// The same, and a flush is soon late.
+fn soon_late() -> Wishes {
+    Wishes { impatient: true, ..never_flushed() }
+}
+
 impl Teller {
     /// One of the first two members. The first is read rather.
     fn one_that_is_read(&mut self) -> u16 {
@@ -55,7 +60,19 @@ pub(super) fn in_a_rebuild(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
 /// While users read and write on, as soon as its flush has told.
 pub(super) fn told_by_a_flush(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
     let aims = vec![tell.to(0, Point::MembersAnswered, Happening::ResetAndFlush, 40).at_once()];
-    (aims, Wishes { levels: &[1, 4, 5, 6, 10], synced: true, no_spare: true, ..never_flushed() })
+    (aims, Wishes { levels: &[1, 4, 5, 6, 10], synced: true, no_spare: true, ..soon_late() })
+}
+
+/// The same in a rebuild: the new member has something of what was lost.
+pub(super) fn told_in_a_rebuild(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
+    let disk = tell.one_that_is_read();
+    let aims = vec![
+        tell.to(2, Point::MembersAnswered, Happening::FailMember, 50),
+        tell.to(disk, Point::WindowIsDone, Happening::ResetAndFlush, 2 * tell.often).at_once(),
+        tell.at(Point::MembersAnswered, Happening::ReadAll, 1),
+    ];
+    let levels = &[1, 6, 6, 6];
+    (aims, Wishes { levels, three: true, synced: true, spare: true, ..soon_late() })
 }
 
 /// Before another member is failed by order.
