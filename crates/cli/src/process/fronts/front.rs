@@ -52,7 +52,7 @@ pub(super) struct Mounted {
     own: Option<OwnDirectory>,
 }
 
-/// That nobody uses a front. No file system is mounted from its device as long as this is kept.
+/// Says that a front has no users. As long as it is kept no file system is mounted from its device.
 #[derive(Default)]
 pub(super) struct Unused(#[expect(dead_code, reason = "its descriptor is the claim")] Option<File>);
 
@@ -275,8 +275,7 @@ impl Front {
     }
 
     /// Ends it. An error says whose requests still run after a while. What the kernel holds back of a block
-    /// device is written first, and waited for as long as it takes, but by force. Nobody who was found to be no user
-    /// becomes one meanwhile.
+    /// device is written first, and waited for as long as it takes, but by force.
     pub(super) fn close(self, unused: Unused, closing: &Closing<'_>) -> Result<(), String> {
         match self {
             Self::Nbd(server) => requests_end(closing, || server.close(LOOK_EVERY)),
