@@ -93,13 +93,13 @@ pub trait HostDevice: Send + Sync {
     }
 }
 
-/// Has a device for this process alone, where nobody else has claimed it.
+/// Claims an open device. None where another user has claimed it.
 pub fn claim_open(device: impl AsFd) -> Option<File> {
     let number = rustix::fs::fstat(device).ok()?.st_rdev;
     claim(&node_of(number)).ok()
 }
 
-/// Opens a device so that no one else can claim it.
+/// Opens a device and claims it: as long as this is open no one else can.
 fn claim(device: &Path) -> io::Result<File> {
     let flags = OFlags::EXCL.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(device)
@@ -113,8 +113,8 @@ fn is_claimed(refusal: &io::Error) -> bool {
 /// Writes what the kernel holds back of a device, of its partitions, of what is mapped over it, and of the file systems
 /// on all of these, in all mount namespaces. An error of one is told when the others are written.
 ///
-/// For a process that does not serve the file: this waits until all of it is done. With a device that it has for
-/// itself nothing is mounted there, nor was.
+/// For a process that does not serve the file: this waits until all of it is done. A device that this process has
+/// claimed (`is_own`) has no file system whose errors could be missed.
 pub fn write_back(device: impl AsFd, is_own: bool) -> io::Result<()> {
     let number = rustix::fs::fstat(&device)?.st_rdev;
     let mut failed = None;
@@ -160,10 +160,7 @@ pub fn write_back(device: impl AsFd, is_own: bool) -> io::Result<()> {
 
 /// Whether a device has claimed the other one that it lies on: a mapping has, and a partition that is claimed.
 fn claims(device: u64, below: u64, claimed: &[u64]) -> bool {
-    let is_mapping = || {
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        !Path::new(&format!("/sys/dev/block/{major}:{minor}/partition")).exists()
-    };
+    let is_mapping = || !sysfs_of(device).join("partition").exists();
     device != below
         && mdspace_io::lies_on(device, below)
         && (claimed.contains(&device) || is_mapping())
@@ -181,12 +178,20 @@ fn flush(device: impl AsFd) -> io::Result<()> {
 
 /// Where a device of this number is opened: by the kernel's own name, or by the link that udev makes.
 fn node_of(device: u64) -> PathBuf {
-    let number = format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device));
-    let told = fs::read_to_string(format!("/sys/dev/block/{number}/uevent")).unwrap_or_default();
+    let told = fs::read_to_string(sysfs_of(device).join("uevent")).unwrap_or_default();
     let name = told.lines().find_map(|line| line.strip_prefix("DEVNAME="));
     let node = name.map(|name| Path::new("/dev").join(name));
     let is_it = |node: &PathBuf| fs::metadata(node).is_ok_and(|found| found.rdev() == device);
-    node.filter(is_it).unwrap_or_else(|| Path::new("/dev/block").join(number))
+    node.filter(is_it).unwrap_or_else(|| Path::new("/dev/block").join(in_words(device)))
+}
+
+/// Where the kernel tells of a device of this number.
+fn sysfs_of(device: u64) -> PathBuf {
+    Path::new("/sys/dev/block").join(in_words(device))
+}
+
+fn in_words(device: u64) -> String {
+    format!("{}:{}", rustix::fs::major(device), rustix::fs::minor(device))
 }
 
 /// The root of a mount, if that is what its place leads to: another one may be mounted over it.

@@ -228,17 +228,20 @@ impl Driver {
         }
         let (member, flushed) = (op.device.member.id, op.call_flushes());
         let done = op.end(result, &self.stock);
-        match (ticket, done.result) {
-            (Some(ticket), _) => lane.complete(ticket, done),
-            // Answered at its deadline: the memory comes home late, and so does a loss.
-            (None, result) => {
-                done.buffer.into_iter().for_each(|buffer| self.stock.recycle(buffer));
-                if let Err(error) = result
-                    && flushed
-                {
-                    lane.flush_failed_late(member, error);
-                }
-            }
+        match ticket {
+            Some(ticket) => lane.complete(ticket, done),
+            None => self.end_late(lane, member, flushed, done),
+        }
+    }
+
+    /// Ends an I/O that was answered at its deadline: the memory comes home late, and so does a loss, where its last
+    /// call or request `flushed`.
+    fn end_late(&self, lane: &Lane, member: MemberId, flushed: bool, done: IoDone) {
+        done.buffer.into_iter().for_each(|buffer| self.stock.recycle(buffer));
+        if let Err(error) = done.result
+            && flushed
+        {
+            lane.flush_failed_late(member, error);
         }
     }
 

@@ -322,17 +322,25 @@ fn make_file_system(mounted: &Mounted) -> PathBuf {
     place
 }
 
+/// The array has its device again, and a file on that has these bytes.
+fn starts_again_with(mounted: &Mounted, place: &Path, bytes: &[u8]) {
+    mounted.assemble("block");
+    succeed("mount", &[path_text(&mounted.device()), path_text(place)]);
+    let read = fs::read(place.join("file"));
+    succeed("umount", &[path_text(place)]);
+    assert!(read.expect("the file is there") == bytes, "the file has other bytes");
+}
+
 /// At a shutdown the array may go before its file systems: what programs wrote is in no block of the device yet.
 #[test]
 fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_force() {
     let Some(mounted) = Mounted::start("synced", "block") else { return };
     let place = make_file_system(&mounted);
-    let file = place.join("file");
     let process = mounted.mdspace.report(&mounted.name)["pid"].as_i64().expect("a number");
     for round in 1..=2 {
         succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
         let pattern = Pattern { seed: round }.bytes(0, 40 * MIB / SECTOR as u64, 1);
-        fs::write(&file, &pattern).expect("room for a file");
+        fs::write(place.join("file"), &pattern).expect("room for a file");
         match round {
             1 => {
                 let process = Pid::from_raw(process as i32).expect("a process number");
@@ -342,11 +350,7 @@ fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_f
             _ => drop(mounted.mdspace.succeed(&["stop", &mounted.name, "--force"])),
         }
         succeed("umount", &["--lazy", path_text(&place)]);
-        mounted.assemble("block");
-        succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
-        let read = fs::read(&file);
-        succeed("umount", &[path_text(&place)]);
-        assert!(read.expect("the file is there") == pattern, "the file has other bytes: {round}");
+        starts_again_with(&mounted, &place, &pattern);
     }
     mounted.finish();
 }
@@ -365,11 +369,7 @@ fn what_a_hidden_file_system_holds_back_is_written_before_its_device_is_taken_aw
     assert!(stopped.out.contains("could not write"), "{stopped:?}");
     succeed("umount", &[path_text(&place)]);
     succeed("umount", &["--lazy", path_text(&place)]);
-    mounted.assemble("block");
-    succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
-    let read = fs::read(place.join("file"));
-    succeed("umount", &[path_text(&place)]);
-    assert!(read.expect("the file is there") == pattern, "the file has other bytes");
+    starts_again_with(&mounted, &place, &pattern);
     mounted.finish();
 }
 
@@ -389,11 +389,7 @@ fn what_an_unmounted_file_system_holds_back_is_written_before_its_device_is_take
     let stopped = mounted.mdspace.run(&["stop", &mounted.name, "--force"]);
     assert!(stopped.status == 0 && stopped.out.contains("could not write"), "{stopped:?}");
     drop(file);
-    mounted.assemble("block");
-    succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
-    let read = fs::read(place.join("file"));
-    succeed("umount", &[path_text(&place)]);
-    assert!(read.expect("the file is there") == pattern, "the file has other bytes");
+    starts_again_with(&mounted, &place, &pattern);
     mounted.finish();
 }
 

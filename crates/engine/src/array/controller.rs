@@ -598,7 +598,7 @@ impl Controller {
             WriteMode::ReadOnly | WriteMode::Closing => WriteMode::Open,
             mode => mode,
         };
-        // Also where that is no other one: a write that was not let go before asks again.
+        // Also where the mode stays: a write that waits for a view asks again then.
         self.publish();
         self.array.views.settle();
         // A pass that came meanwhile left all bits.

@@ -536,10 +536,7 @@ fn what_was_filled_from_a_member_that_has_told_is_not_used_while_that_goes_out()
         assert!(!flush.has_ended(), "{world}");
         let data_disks = if shape.has_parity() { 3 } else { 1 };
         let sectors = 1024 * data_disks..1120 * data_disks;
-        for sector in sectors.clone() {
-            let found = world.read(sector, 1).unwrap();
-            world.compare(sector, &found);
-        }
+        world.verify_each(sectors.clone());
         let writes: Vec<Pending> = sectors
             .step_by(4)
             .map(|sector| {

@@ -419,10 +419,7 @@ fn nothing_is_read_of_a_member_that_has_told_after_it_was_late_with_a_flush() {
         assert!(!flush.has_ended(), "{world}");
         let found = world.read(0, sectors).unwrap();
         world.compare(0, &found);
-        for sector in 0..sectors {
-            let found = world.read(sector, 1).unwrap();
-            world.compare(sector, &found);
-        }
+        world.verify_each(0..sectors);
         world.disks.disk(1).hangs_in = None;
         world.disks.disk(0).flush_hangs_on = None;
         world.end(&flush).unwrap();
@@ -450,10 +447,7 @@ fn nothing_is_read_of_a_member_whose_flush_has_failed_after_its_deadline() {
         world.disks.disk(0).flush_hangs_on = None;
         world.turns(400);
         assert!(!flush.has_ended(), "{world}");
-        for sector in 0..world.sectors() {
-            let found = world.read(sector, 1).unwrap();
-            world.compare(sector, &found);
-        }
+        world.verify_each(0..world.sectors());
         world.disks.disk(1).hangs_in = None;
         world.end(&flush).unwrap();
         world.verify();

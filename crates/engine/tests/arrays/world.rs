@@ -6,6 +6,7 @@ mod random;
 
 use std::cell::RefCell;
 use std::future::Future;
+use std::ops::Range;
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
 
@@ -560,6 +561,14 @@ impl World {
             let bytes = self.read(sector, sectors);
             let bytes = bytes.unwrap_or_else(|error| panic!("reading: {error} ({self})"));
             self.compare(sector, &bytes);
+        }
+    }
+
+    /// Reads sectors one by one, and compares.
+    pub(crate) fn verify_each(&mut self, sectors: Range<u64>) {
+        for sector in sectors {
+            let found = self.read(sector, 1).unwrap();
+            self.compare(sector, &found);
         }
     }
 

@@ -325,17 +325,9 @@ impl Driver {
         let ticket = op.ticket;
         let (member, flushed) = (op.device.member.id, op.request_flushes());
         let done = op.end(result, &self.stock);
-        match (ticket, done.result) {
-            (Some(ticket), _) => lane.complete(ticket, done),
-            // Answered at its deadline: what is left of it comes home late, and so does a loss.
-            (None, result) => {
-                done.buffer.into_iter().for_each(|buffer| self.stock.recycle(buffer));
-                if let Err(error) = result
-                    && flushed
-                {
-                    lane.flush_failed_late(member, error);
-                }
-            }
+        match ticket {
+            Some(ticket) => lane.complete(ticket, done),
+            None => self.end_late(lane, member, flushed, done),
         }
     }
 

@@ -8,7 +8,6 @@
 
 mod mapping;
 
-use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -108,11 +107,10 @@ pub fn devices_on(device: u64) -> Vec<u64> {
     let number = |place: &PathBuf| device_number(place.file_name()?.to_str()?);
     let all = holder::entries(&Path::new(SYSFS).join("dev/block"));
     let over = all.iter().filter_map(number).filter(|one| lies_on(*one, device));
-    let mut over: Vec<u64> = over.collect();
-    let above = |one: u64| over.iter().filter(|other| lies_on(**other, one)).count();
-    let above: BTreeMap<u64, usize> = over.iter().map(|one| (*one, above(*one))).collect();
-    over.sort_by_key(|one| above[one]);
-    over
+    let over: Vec<u64> = over.collect();
+    let mut sorted = over.clone();
+    sorted.sort_by_cached_key(|one| over.iter().filter(|other| lies_on(**other, *one)).count());
+    sorted
 }
 
 fn lies_on_within(device: u64, other: u64, level: usize) -> bool {

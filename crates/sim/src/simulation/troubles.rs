@@ -482,10 +482,6 @@ impl Simulation {
         self.flush_and_wait()
     }
 
-    fn times_reached(&self, point: Point) -> u64 {
-        self.process.as_ref().map_or(0, |process| process.times_reached(point))
-    }
-
     /// The same, but that the disk stays. Users come back as soon as a flush has told, and read and write. Meanwhile another
     /// member may take its time to say whether it is there.
     fn reset_and_flush(&mut self) -> Result<(), Failure> {
@@ -526,6 +522,20 @@ impl Simulation {
         self.read_all_at_once()
     }
 
+    /// The same, but that the disk stays, and the operator fails another one, which may be the only one to have what was
+    /// written last.
+    fn reset_and_fail(&mut self) -> Result<(), Failure> {
+        let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
+        let others: Vec<_> = self.members_in_sync().filter(|other| *other != disk).collect();
+        if !others.is_empty() {
+            let other = *self.random.pick(&others);
+            self.fail_member(other);
+            self.wait(STATUS_EVERY * 2)?;
+        }
+        self.flush_and_wait()?;
+        self.read_all_at_once()
+    }
+
     /// Holds the records of a member besides this one, or not.
     fn hold_another(&mut self, disk: DiskIndex) {
         let others: Vec<_> = self.members_in_sync().filter(|other| *other != disk).collect();
@@ -544,18 +554,8 @@ impl Simulation {
         true
     }
 
-    /// The same, but that the disk stays, and the operator fails another one, which may be the only one to have what was
-    /// written last.
-    fn reset_and_fail(&mut self) -> Result<(), Failure> {
-        let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
-        let others: Vec<_> = self.members_in_sync().filter(|other| *other != disk).collect();
-        if !others.is_empty() {
-            let other = *self.random.pick(&others);
-            self.fail_member(other);
-            self.wait(STATUS_EVERY * 2)?;
-        }
-        self.flush_and_wait()?;
-        self.read_all_at_once()
+    fn times_reached(&self, point: Point) -> u64 {
+        self.process.as_ref().map_or(0, |process| process.times_reached(point))
     }
 
     fn members_in_sync(&self) -> impl Iterator<Item = DiskIndex> {

@@ -95,7 +95,7 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
     let (mut written, mut claimed) = (Ok(()), None);
     if let [path, target] = link {
-        // Nobody mounts it while it is written. By force someone may have done so before.
+        // The claim keeps mounts away while the device is written. There is none where a stop by force finds a mount.
         claimed = host_device::claim_open(io::stdout());
         // While the device is kept no other array has it, and the name is no other's.
         drop(Link::known(path.clone(), target.clone()));

@@ -61,10 +61,11 @@ impl Controller {
     /// After a crash from here on, resync knows where to look.
     pub(super) async fn set_wanted_bits(&mut self) {
         let wanted = self.array.intent.take_wanted();
-        // Lanes that wait hear that no write goes.
-        let Some(bitmap) = self.may_write().then_some(self.bitmap.as_mut()).flatten() else {
+        if !self.may_write() {
+            // The lanes that wait for them hear that no write goes.
             return;
-        };
+        }
+        let Some(bitmap) = &mut self.bitmap else { return };
         let chunks = bitmap.header.chunks();
         let wanted: Chunks = wanted.iter().filter(|chunk| *chunk < chunks).collect();
         let changed = wanted.iter().filter(|chunk| bitmap.map.set(*chunk));

@@ -131,7 +131,11 @@ impl Controller {
         }
         // Nor does what windows that are under way copy.
         self.sync.forget_members();
-        self.members.iter_mut().map(Member::fall_back).filter(|fell| *fell).count() > 0
+        let mut any_fell = false;
+        for member in &mut self.members {
+            any_fell |= member.fall_back();
+        }
+        any_fell
     }
 
     fn were_read_after_a_reset(&self, failed: &[(MemberId, IoError)]) -> bool {
