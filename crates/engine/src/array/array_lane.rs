@@ -310,13 +310,33 @@ impl ArrayLane {
 
     /// Waits until writes of parity rows may begin, and gives the view of that moment.
     pub(super) async fn lets_rows_be_written(&self) -> LaneView {
+        while self.rows_wait() {
+            let view = self.view();
+            self.other_view(&view).await;
+        }
+        self.view()
+    }
+
+    /// Whether writes of parity rows must not begin under this lane's view.
+    pub(super) fn rows_wait(&self) -> bool {
+        self.with_view(|view| view.rests.is_some() || !self.counts_under(view.epoch))
+    }
+
+    /// Waits until what is read under this lane's view counts.
+    pub(super) async fn view_that_counts(&self) -> LaneView {
         loop {
             let view = self.view();
-            if view.rests.is_none() {
+            if self.counts_under(view.epoch) {
                 return view;
             }
             self.other_view(&view).await;
         }
+    }
+
+    /// Whether what is read under the view of this `epoch` counts: no flush has told of a loss since.
+    #[inline]
+    pub(super) fn counts_under(&self, epoch: u64) -> bool {
+        epoch >= self.array.views.told_from()
     }
 
     /// Waits for the newest view, if this lane's is not `view` any more or is not the newest one. False

@@ -627,7 +627,8 @@ impl Controller {
         let ids =
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
-        let epoch = self.array.views.publish(view);
+        let but_for = |view: &mut ArrayView| self.array.take_back_told(view);
+        let epoch = self.array.views.publish(view, but_for);
         *self.array.failed.lock() = self.failed();
         self.array.mailbox.is_in_doubt_only_in(&self.doubted);
         if other_members {

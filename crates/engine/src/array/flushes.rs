@@ -13,8 +13,10 @@
 //! writes. The controller's do, for they say of one member alone what it has.
 //!
 //! Once a flush has told of a loss, nothing counts that its member gives: a drive that has reset gives what was there
-//! before writes that the others have. Reads look at one word for that. They share nothing else of this state, and
-//! other writes nothing at all.
+//! before writes that the others have. Nor does what others were filled with since, for that may come from such blocks.
+//! So the word makes a view in which those are filled no further than their superblocks say, and what was read under an
+//! older view is read again. Reads look at two words for that. They share nothing else of this state, and other writes
+//! nothing at all.
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -32,6 +34,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use super::Array;
 use super::points::Point;
 use super::rules::{Rule, keep};
+use super::view::{ArrayView, MemberView, WriteMode};
 
 /// What is known of the flushes of each member.
 #[derive(Default)]
@@ -58,6 +61,8 @@ struct MemberFlushes {
     may_hang: bool,
     /// One failed: what the member was given is not sure to be there, whatever later flushes say.
     failed: Option<IoError>,
+    /// Views know what it has told.
+    is_in_views: bool,
     writes: DurableWrites,
 }
 
@@ -152,6 +157,12 @@ impl Flushes {
         members.iter().find(|known| known.member == member)?.told()
     }
 
+    /// Whether a flush of a member has failed, or was not answered in time.
+    fn has_failed(&self, member: MemberId) -> bool {
+        let members = self.members.lock();
+        members.iter().any(|known| known.member == member && known.failed.is_some())
+    }
+
     /// Whether a flush of any member has told so that was not removed since: of one that is out reads may end yet.
     #[inline]
     pub(super) fn any_told(&self) -> bool {
@@ -192,7 +203,8 @@ impl Flushes {
         members.retain_mut(|flushes| {
             let is_it = flushes.member == member;
             if is_it {
-                (flushes.begun, flushes.ended, flushes.failed) = Default::default();
+                (flushes.begun, flushes.ended) = Default::default();
+                (flushes.failed, flushes.is_in_views) = Default::default();
             }
             !is_it || !flushes.writes.all_have_ended()
         });
@@ -210,6 +222,7 @@ impl Flushes {
                 ended: 0,
                 may_hang: false,
                 failed: None,
+                is_in_views: false,
                 writes,
             });
             members.len() - 1
@@ -266,9 +279,11 @@ impl Drop for DurableWrite<'_> {
 impl Array {
     /// A flush, or a durable write, has failed that was answered at its deadline. The member was only late until now.
     pub(super) fn flush_failed_late(&self, member: MemberId, error: IoError) {
-        let is_there = self.views.current().devices().any(|device| device.id == member);
+        // Of one that is out, reads may end yet, until it is forgotten.
+        let is_known = self.flushes.has_failed(member)
+            || self.views.current().devices().any(|device| device.id == member);
         // One that was taken back before it began has told nothing.
-        if !is_there || error.kind == IoErrorKind::Cancelled {
+        if !is_known || error.kind == IoErrorKind::Cancelled {
             return;
         }
         if self.rules.keep(Rule::LateFlushesTell) {
@@ -286,7 +301,28 @@ impl Array {
         {
             // What it gave before may lie here.
             self.cache.clear();
+            let is_news =
+                self.flushes.with(member, |known| !std::mem::replace(&mut known.is_in_views, true));
+            if is_news {
+                self.views.flush_has_told(|view| self.take_back_told(view));
+            }
             self.mailbox.member_failed(member, error);
+        }
+    }
+
+    /// Takes what members were filled with since their superblocks were written from a view that has a member which is
+    /// read and has told of a loss. Where the array is over, or bears none, no other member has better.
+    pub(super) fn take_back_told(&self, view: &mut ArrayView) {
+        let is_over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
+        let has_told = |member: &MemberView| self.flushes.told_by(member.id).is_some();
+        let may_have_been_read = |member: &MemberView| member.filled_sectors > 0;
+        let takes = !is_over
+            && view.geometry.max_failures() > 0
+            && self.flushes.any_told()
+            && view.present().any(|(_, member)| may_have_been_read(member) && has_told(member))
+            && self.rules.keep(Rule::FilledFallsBackFirst);
+        if takes {
+            view.filled_fall_back();
         }
     }
 }

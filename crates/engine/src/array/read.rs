@@ -47,6 +47,8 @@ struct DirectRead {
     into: Rc<dyn Sink>,
     slot: Slot,
     member: MemberId,
+    /// Of the view that it began under.
+    epoch: u64,
     /// Only of mirrors.
     measured: Option<Started>,
 }
@@ -170,8 +172,8 @@ impl ArrayLane {
         let own_tag = self.direct_reads.next_tag();
         let owner: Rc<dyn OpOwner> = self.clone();
         let done = self.lane.io_direct(io, &owner, own_tag);
-        match done.map(|done| self.as_it_counts(member, done)) {
-            Some(IoDone { result: Ok(()), .. }) => {
+        match done {
+            Some(IoDone { result: Ok(()), .. }) if !self.array.flushes.any_told() => {
                 if let Some(measured) = measured {
                     self.end_copy(slot, measured, true);
                 }
@@ -179,7 +181,8 @@ impl ArrayLane {
             }
             done => {
                 let (queue, into) = (queue.clone(), into.clone());
-                let read = DirectRead { queue, tag, sector, into, slot, member, measured };
+                let epoch = self.with_view(|view| view.epoch);
+                let read = DirectRead { queue, tag, sector, into, slot, member, epoch, measured };
                 self.direct_reads.put(own_tag, read);
                 if let Some(done) = done {
                     self.end_direct_read(own_tag, done);
@@ -196,14 +199,14 @@ impl ArrayLane {
             self.end_copy(read.slot, measured, done.result.is_ok());
         }
         let error = match done.result {
-            Ok(()) => return read.queue.end(read.tag, Ok(())),
-            Err(error) => error,
+            Ok(()) if self.counts_under(read.epoch) => return read.queue.end(read.tag, Ok(())),
+            result => result.err(),
         };
         let this = self.clone();
         self.lane.spawn(async move {
             let sectors = (read.into.len() / SECTOR_BYTES) as u64;
             let part = Part { first: 0, sectors, array_sector: read.sector };
-            let failed = this.failed_read(read.slot, read.member, error);
+            let failed = error.and_then(|error| this.failed_read(read.slot, read.member, error));
             let result = this.read_claimed(&part, &read.into, failed).await;
             read.queue.end(read.tag, result);
         });
@@ -218,6 +221,7 @@ impl ArrayLane {
             return self.read_mirrored(sector, sectors, into).await;
         }
         let mut started = AllUnderWay::new();
+        let epoch = self.with_view(|view| view.epoch);
         let mut first = 0;
         while first < sectors {
             let view = self.view();
@@ -231,15 +235,20 @@ impl ArrayLane {
             });
             started.push((part, io));
         }
-        self.finish_reads(started, into).await
+        let parts: SmallVec<[Part; 1]> = started.iter().map(|(part, _)| *part).collect();
+        let mut hard = self.finish_reads(started).await;
+        if !self.counts_under(epoch) {
+            hard = parts.into_iter().map(|part| (part, None)).collect();
+        }
+        for (part, failed) in hard {
+            self.read_claimed(&part, into, failed).await?;
+        }
+        Ok(())
     }
 
-    async fn finish_reads(
-        &self,
-        mut started: AllUnderWay<'_>,
-        into: &Rc<dyn Sink>,
-    ) -> Result<(), RequestError> {
-        let mut hard: SmallVec<[_; 1]> = SmallVec::new();
+    /// Waits for all parts. The ones that were not read, and what is known of it.
+    async fn finish_reads(&self, mut started: AllUnderWay<'_>) -> SmallVec<[(Part, Failed); 1]> {
+        let mut hard = SmallVec::new();
         // None waits for another one: what a member has answered counts as known of it until it is taken.
         poll_fn(|context| {
             started.retain(|(part, io)| {
@@ -259,10 +268,7 @@ impl ArrayLane {
             if started.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        for (part, failed) in hard {
-            self.read_claimed(&part, into, failed).await?;
-        }
-        Ok(())
+        hard
     }
 
     /// Tells that a member did not do a read, in the moment in which that is known: later it may answer again. None where

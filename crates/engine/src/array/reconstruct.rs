@@ -216,7 +216,7 @@ impl ArrayLane {
         let row = at.row;
         let mut is_whole = false;
         loop {
-            let view = self.view();
+            let view = self.view_that_counts().await;
             let is_block = columns.end - columns.start <= view.block_sectors;
             if !is_block && wanted.iter().any(|place| unread.is_unreadable(place)) {
                 return Err(RequestError::Lost);

@@ -159,7 +159,7 @@ impl ArrayLane {
             while let Err(Stopped::Unplanned) = result
                 && let Some(stripe) = self.read_in_parts(at, &piece.columns).await
             {
-                if self.with_view(|view| view.rests.is_some()) {
+                if self.rows_wait() {
                     self.lets_rows_be_written().await;
                     continue;
                 }
@@ -194,7 +194,7 @@ impl ArrayLane {
             stripes = self.take_stripes(map, row.index(), columns);
         }
         let new_blocks = loop {
-            if self.with_view(|view| view.rests.is_some()) {
+            if self.rows_wait() {
                 // Members may go meanwhile that it came from.
                 stripes.clear();
             }
@@ -326,6 +326,9 @@ impl ArrayLane {
         let is_same_view = self.with_view(|view| view.epoch == before.epoch);
         if is_same_view && !self.array.flushes.any_told() {
             return true;
+        }
+        if !self.counts_under(before.epoch) {
+            return false;
         }
         let Work { map, row, cover, .. } = work;
         let sectors = row.member_sectors(&cover.columns);

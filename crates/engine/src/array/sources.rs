@@ -78,7 +78,8 @@ impl ArrayLane {
     /// Whether what was read of members counts still, no part of it read under an older view than that of this `epoch`.
     /// Else it is read again: what one of them has does not count any more.
     pub(super) fn still_counts(&self, sources: &Sources, epoch: u64) -> bool {
-        self.has_told_nothing(sources)
+        self.counts_under(epoch)
+            && self.has_told_nothing(sources)
             && self.with_view(|now| now.epoch == epoch || sources.are_still_given(now))
     }
 

@@ -149,6 +149,14 @@ impl MemberView {
         !is_listed && !self.holes.overlaps(range)
     }
 
+    /// While it is being filled: no more of it counts than what its superblock says.
+    fn falls_back(&mut self) {
+        if self.filled_sectors != u64::MAX {
+            self.filled_sectors = self.filled_sectors.min(self.recorded_sectors);
+            self.readable_sectors = self.readable_sectors.min(self.filled_sectors);
+        }
+    }
+
     /// Whether its list on the device names all of these sectors: after a crash it is not believed there either.
     pub fn is_listed_for_good(&self, sectors: &Range<u64>) -> bool {
         self.bad.contains(sectors) && !self.bad_in_memory.overlaps(sectors)
@@ -240,6 +248,12 @@ impl ArrayView {
         lacking.iter().map(whole).collect()
     }
 
+    /// No more of the members that are being filled counts than what their superblocks say.
+    pub(super) fn filled_fall_back(&mut self) {
+        let replacements = self.replacements.iter_mut().map(|(_, member)| member);
+        self.slots.iter_mut().flatten().chain(replacements).for_each(MemberView::falls_back);
+    }
+
     /// Whether some member is late.
     pub fn any_late(&self) -> bool {
         self.present().any(|(_, member)| member.is_late())
@@ -321,6 +335,8 @@ pub struct Views {
     /// The first epoch that came too late to be settled before the array broke. What such a view took out
     /// of reading is on no member.
     broken_from: AtomicU64,
+    /// The first view since a flush told of a loss last. What was read under an older one is read again.
+    told_from: AtomicU64,
     closed: AtomicBool,
     seats: Box<[Seat]>,
     holders: Mutex<Holders>,
@@ -367,6 +383,7 @@ impl Views {
             epoch: AtomicU64::new(view.epoch),
             settled: AtomicU64::new(view.epoch),
             broken_from: AtomicU64::new(u64::MAX),
+            told_from: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             current: Mutex::new(Arc::new(view)),
             seats: (0..lanes).map(|_| seat()).collect(),
@@ -388,11 +405,13 @@ impl Views {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// Makes `view` the newest one and wakes every lane. Its epoch is set here.
-    pub fn publish(&self, mut view: ArrayView) -> u64 {
-        let epoch = self.epoch() + 1;
-        view.epoch = epoch;
+    /// Makes `view` the newest one and wakes every lane. Its epoch is set here. `but_for` takes from it what must not
+    /// be read as things are in this moment.
+    pub fn publish(&self, mut view: ArrayView, but_for: impl FnOnce(&mut ArrayView)) -> u64 {
         let mut current = self.current.lock();
+        but_for(&mut view);
+        let epoch = current.epoch + 1;
+        view.epoch = epoch;
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
         view.describe();
         let is_broken = view.mode == WriteMode::Broken && keep(Rule::BrokenArraysSettleNothing);
@@ -400,10 +419,42 @@ impl Views {
             self.broken_from.store(self.settled.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
         }
         *current = Arc::new(view);
-        drop(current);
         self.epoch.store(epoch, Ordering::SeqCst);
+        drop(current);
         self.wake_lanes();
         epoch
+    }
+
+    /// A flush has told of a loss: makes a view in which `take_back` has its way. What was read under an older one counts
+    /// no more. No write passes over what is taken back, so that none waits for this to be settled.
+    pub(crate) fn flush_has_told(&self, take_back: impl FnOnce(&mut ArrayView)) {
+        let mut current = self.current.lock();
+        if current.mode == WriteMode::Stopped {
+            return;
+        }
+        let mut view = ArrayView::clone(&current);
+        let before = view.epoch;
+        view.epoch += 1;
+        take_back(&mut view);
+        view.describe();
+        let epoch = view.epoch;
+        *current = Arc::new(view);
+        if keep(Rule::OldReadsAreReadAgain) {
+            self.told_from.store(epoch, Ordering::SeqCst);
+        }
+        self.epoch.store(epoch, Ordering::SeqCst);
+        if self.settled.load(Ordering::SeqCst) >= before {
+            self.settled.store(epoch, Ordering::SeqCst);
+        }
+        drop(current);
+        self.wake_lanes();
+        self.moved.notify();
+    }
+
+    /// What was read under a view older than this counts no more.
+    #[inline]
+    pub(crate) fn told_from(&self) -> u64 {
+        self.told_from.load(Ordering::SeqCst)
     }
 
     fn wake_lanes(&self) {
@@ -491,7 +542,9 @@ impl Views {
     /// Says that the newest view holds for good: durable where it must be, adopted by all; or that the
     /// array broke over it.
     pub fn settle(&self) {
-        self.settled.store(self.epoch(), Ordering::SeqCst);
+        let current = self.current.lock();
+        self.settled.store(current.epoch, Ordering::SeqCst);
+        drop(current);
         self.moved.notify();
     }
 

@@ -4,8 +4,12 @@ use mdspace_engine::array::{Action, CommandError, Reply, Undecided};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{ArrayStatus, MemberState, SyncAction, SyncEnd};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction, SyncEnd};
+use std::cell::RefCell;
+use std::ops::Range;
 use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::shapes::{self, Shape};
 use crate::world::{Pending, SECTOR, Setup, World};
@@ -507,53 +511,185 @@ fn what_was_filled_from_a_member_that_goes_is_filled_again() {
     }
 }
 
+const FROM_A_RESET: [Shape; 3] = [shapes::RAID1, shapes::RAID6, shapes::RAID6];
+
+/// The first disk has reset and lost what was written, and the sectors of the last one, from 1024 to 1120, are made of
+/// what it gives.
+fn filled_by_one_that_has_reset(shape: Shape, seed: u64) -> World {
+    let shape = Shape { member_sectors: 2048, ..shape };
+    let new = usize::from(shape.disks);
+    let mut world = World::synced(Setup::shuffled(shape, seed));
+    fill_up_to(&mut world, 1, new, 1024);
+    rest_and_write(&mut world);
+    world.disks.disk(0).reset();
+    world.set("sync_max", "1120");
+    let data = world.disks.data();
+    let more = data.start + 1024..data.start + 1120;
+    world.disks.reset_counts();
+    world.order(Action::Idle);
+    world.until("more of it", |world| world.disks.disk(new).sectors_written(more.clone()) == 96);
+    world.turns(50);
+    world.set("read_deadline", "0");
+    world.set("write_deadline", "0");
+    world
+}
+
+/// Of the array, as far as they lie in the place that is filled so.
+fn what_is_filled_so(world: &World) -> Range<u64> {
+    let data_disks = if world.shape().has_parity() { 3 } else { 1 };
+    1024 * data_disks..1120 * data_disks
+}
+
+/// Reads what is filled so, and writes parts of it, while the first disk has told and is there.
+fn read_and_write_what_is_filled_so(world: &mut World, fua: bool) -> Vec<Pending> {
+    let sectors = what_is_filled_so(world);
+    world.verify_each(sectors.clone());
+    let writes = sectors.step_by(4).map(|sector| {
+        let bytes = world.random.bytes(512);
+        world.remember(sector, &bytes);
+        world.start(0, Request::Write { sector, from: Rc::new(bytes), fua })
+    });
+    let writes = writes.collect();
+    world.turns(400);
+    writes
+}
+
+/// Whether the controller waits for something.
+fn is_busy(world: &mut World) -> bool {
+    let told = Arc::new(AtomicBool::new(false));
+    world.order_with(Action::Status, {
+        let told = told.clone();
+        move |_| told.store(true, Ordering::Relaxed)
+    });
+    world.turns(50);
+    !told.load(Ordering::Relaxed)
+}
+
+fn ends_well(mut world: World, writes: &[Pending]) {
+    writes.iter().for_each(|write| world.end(write).unwrap());
+    world.set("sync_max", "max");
+    world.verify();
+    world.wait_idle();
+    world.verify();
+}
+
 /// A flush has told that it has reset, and it is there until the others have answered. What the new member has of it is
 /// not read meanwhile, and no parity is made of that.
 #[test]
 fn what_was_filled_from_a_member_that_has_told_is_not_used_while_that_goes_out() {
-    for (seed, shape) in (286..).zip([shapes::RAID1, shapes::RAID6, shapes::RAID6]) {
-        let shape = Shape { member_sectors: 2048, ..shape };
-        let new = usize::from(shape.disks);
-        let mut world = World::synced(Setup::shuffled(shape, seed));
-        fill_up_to(&mut world, 1, new, 1024);
-        rest_and_write(&mut world);
-        world.disks.disk(0).reset();
-        world.set("sync_max", "1120");
-        let data = world.disks.data();
-        let more = data.start + 1024..data.start + 1120;
-        world.disks.reset_counts();
-        world.order(Action::Idle);
-        world
-            .until("more of it", |world| world.disks.disk(new).sectors_written(more.clone()) == 96);
-        world.turns(50);
-
-        world.set("read_deadline", "0");
-        world.set("write_deadline", "0");
+    for (seed, shape) in (286..).zip(FROM_A_RESET) {
+        let mut world = filled_by_one_that_has_reset(shape, seed);
         // Its superblock and its log.
-        world.disks.disk(2).hangs_in = Some(0..data.start);
+        world.disks.disk(2).hangs_in = Some(0..world.disks.data().start);
         let flush = world.start(1, Request::Flush);
         world.turns(400);
         assert!(!flush.has_ended(), "{world}");
-        let data_disks = if shape.has_parity() { 3 } else { 1 };
-        let sectors = 1024 * data_disks..1120 * data_disks;
-        world.verify_each(sectors.clone());
-        let writes: Vec<Pending> = sectors
-            .step_by(4)
-            .map(|sector| {
-                let bytes = world.random.bytes(512);
-                world.remember(sector, &bytes);
-                let from = Rc::new(bytes);
-                world.start(0, Request::Write { sector, from, fua: false })
-            })
-            .collect();
-        world.turns(400);
+        let writes = read_and_write_what_is_filled_so(&mut world, false);
         world.disks.disk(2).hangs_in = None;
         world.end(&flush).unwrap();
-        writes.iter().for_each(|write| world.end(write).unwrap());
-        world.set("sync_max", "max");
-        world.verify();
-        world.wait_idle();
-        world.verify();
+        ends_well(world, &writes);
+    }
+}
+
+/// The flushes of a checkpoint tell, and the controller waits for the last of them.
+#[test]
+fn what_was_filled_from_a_member_that_has_told_is_not_used_while_other_flushes_end() {
+    for (seed, shape) in (290..).zip(FROM_A_RESET) {
+        let mut world = filled_by_one_that_has_reset(shape, seed);
+        world.disks.disk(2).flush_hangs_on = Some(0);
+        world.order(Action::Freeze);
+        world.turns(400);
+        let writes = read_and_write_what_is_filled_so(&mut world, true);
+        assert!(is_busy(&mut world), "{world}");
+        world.disks.disk(2).flush_hangs_on = None;
+        world.turns(400);
+        world.order(Action::Idle);
+        ends_well(world, &writes);
+    }
+}
+
+/// Another member is to go by order. The question to the others is what tells.
+#[test]
+fn what_was_filled_from_a_member_that_tells_when_it_is_asked_is_not_used() {
+    for seed in 294..298 {
+        let mut world = filled_by_one_that_has_reset(shapes::RAID6, seed);
+        world.disks.disk(2).flush_hangs_on = Some(0);
+        let member = world.disks.id(3);
+        world.order(Action::Fail { member, force: false });
+        world.turns(400);
+        let writes = read_and_write_what_is_filled_so(&mut world, true);
+        assert!(is_busy(&mut world), "{world}");
+        world.disks.disk(2).flush_hangs_on = None;
+        world.turns(400);
+        ends_well(world, &writes);
+    }
+}
+
+/// They began before the flush told, and end when the first disk is out and the new member is being filled again.
+#[test]
+fn reads_give_nothing_of_what_was_filled_from_a_member_that_tells_before_they_end() {
+    for (seed, shape) in (300..).zip(FROM_A_RESET) {
+        let mut world = filled_by_one_that_has_reset(shape, seed);
+        let new = usize::from(shape.disks);
+        if shape.has_parity() {
+            world.set("hedged_reads", "0");
+        }
+        // What the first disk gives before its flush tells is old, as long as nothing is known.
+        let hangs = |world: &World, hangs: Option<Range<u64>>| {
+            [0, new].iter().for_each(|at| world.disks.disk(*at).hangs_in = hangs.clone());
+        };
+        hangs(&world, Some(world.disks.data()));
+        let read = |sector, sectors: usize| {
+            let into = Rc::new(RefCell::new(vec![0xa5; sectors * SECTOR]));
+            (sector, world.start(0, Request::Read { sector, into: into.clone() }), into)
+        };
+        let sectors = what_is_filled_so(&world);
+        let mut reads: Vec<_> = sectors.clone().map(|sector| read(sector, 1)).collect();
+        let wide = (sectors.end - sectors.start) as usize;
+        reads.push(read(sectors.start, wide));
+        world.turns(50);
+        world.serve(1, Request::Flush).unwrap();
+        world.turns(400);
+        hangs(&world, None);
+        for (sector, read, into) in reads {
+            world.end(&read).unwrap();
+            world.compare(sector, &into.take());
+        }
+        ends_well(world, &[]);
+    }
+}
+
+/// A new member alone gives a block that the others list. It falls back with one that goes, and the block is lost with
+/// that.
+#[test]
+fn a_flush_tells_of_a_block_that_is_lost_because_a_new_member_falls_back() {
+    for seed in 304..308 {
+        let shape = Shape { member_sectors: 2048, ..shapes::RAID1 };
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        fill_up_to(&mut world, 1, 3, 1024);
+        let data = world.disks.data();
+        world.set("sync_max", "1120");
+        world.order(Action::Idle);
+        let more = data.start + 1024..data.start + 1120;
+        world.until("more of it", |world| world.disks.disk(3).sectors_written(more.clone()) == 96);
+        world.turns(50);
+        let block = data.start + 1048..data.start + 1056;
+        world.disks.disk(2).write_error = Some(IoErrorKind::Medium);
+        world.disks.disk(2).errors_in = Some(block.clone());
+        let bytes = vec![7; 8 * SECTOR];
+        world.remember(1048, &bytes);
+        world.write(1048, bytes).unwrap();
+        {
+            let mut first = world.disks.disk(0);
+            (first.unreadable, first.unreadable_for_good) = (block.collect(), true);
+        }
+        while world.status().members[0].bad_ranges == 0 {
+            world.verify_each(1048..1056);
+        }
+        world.disks.disk(0).unplug();
+        assert_eq!(world.serve(0, Request::Flush), Err(RequestError::Lost), "{world}");
+        assert_ne!(world.status().state, ArrayState::Broken, "{world}");
+        assert_eq!(world.serve(1, Request::Flush), Ok(()), "{world}");
     }
 }
 

@@ -329,9 +329,8 @@ fn nothing_is_read_of_a_member_whose_flush_has_failed_while_it_goes_out() {
 /// A read of a sector, and where its bytes go.
 type SectorRead = (u64, Pending, Rc<RefCell<Vec<u8>>>);
 
-/// The first disk resets, and answers no read. All sectors are read, and then its flush tells.
-fn reads_until_its_flush_has_told(world: &mut World) -> Vec<SectorRead> {
-    reset_after_writes(world);
+/// The first disk answers no read. All sectors are read.
+fn read_all_while_the_first_hangs(world: &mut World) -> Vec<SectorRead> {
     world.disks.disk(0).hangs_in = Some(world.disks.data());
     let read = |sector| {
         let into = Rc::new(RefCell::new(vec![0xa5; SECTOR]));
@@ -339,6 +338,13 @@ fn reads_until_its_flush_has_told(world: &mut World) -> Vec<SectorRead> {
     };
     let reads = (0..world.sectors()).map(read).collect();
     world.turns(50);
+    reads
+}
+
+/// The first disk resets, and answers no read. All sectors are read, and then its flush tells.
+fn reads_until_its_flush_has_told(world: &mut World) -> Vec<SectorRead> {
+    reset_after_writes(world);
+    let reads = read_all_while_the_first_hangs(world);
     world.serve(1, Request::Flush).unwrap();
     assert_eq!(world.status().degraded(), 1, "{world}");
     reads
@@ -450,6 +456,27 @@ fn nothing_is_read_of_a_member_whose_flush_has_failed_after_its_deadline() {
         world.verify_each(0..world.sectors());
         world.disks.disk(1).hangs_in = None;
         world.end(&flush).unwrap();
+        world.verify();
+    }
+}
+
+/// Its flush was late, and it is out for that. Then the flush tells of a loss, and reads end that began before.
+#[test]
+fn a_read_of_a_member_that_is_out_gives_nothing_once_its_late_flush_has_told() {
+    for (seed, shape) in (225..).zip(shapes::of_one_loss()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.set("read_deadline", "0");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, world.sectors());
+        world.disks.disk(0).flush_hangs_on = Some(1);
+        let flush = world.start(1, Request::Flush);
+        let reads = read_all_while_the_first_hangs(&mut world);
+        world.end(&flush).unwrap();
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        world.disks.disk(0).reset();
+        world.disks.disk(0).flush_hangs_on = None;
+        world.turns(50);
+        end_as_known(&mut world, reads);
         world.verify();
     }
 }

@@ -493,7 +493,8 @@ impl Simulation {
             self.hold_another(disk);
         }
         // A sync task may go by what it gives, and flush it.
-        let more = if is_late { 0 } else { self.random.within(0..4) };
+        let least = u64::from(!self.being_filled().is_empty());
+        let more = if is_late { 0 } else { least.max(self.random.within(0..3)) };
         let windows = self.times_reached(Point::WindowIsDone) + more;
         let until = self.world.now() + WINDOWS_WITHIN;
         while failed(self) == before
@@ -501,6 +502,9 @@ impl Simulation {
             && self.world.now() < until
         {
             self.wait(Duration::from_millis(1))?;
+        }
+        if !is_late && failed(self) == before {
+            self.read_beyond_the_flush(disk);
         }
         let is_late = is_late && self.hang_beyond_its_deadline(disk);
         self.backlog.push_front(Ask::Flush);
@@ -520,6 +524,23 @@ impl Simulation {
             self.submit_next();
         }
         self.read_all_at_once()
+    }
+
+    /// Where a member is being filled, reads may begin, and those of it and of this disk end when the flush has told.
+    fn read_beyond_the_flush(&mut self, disk: DiskIndex) {
+        let mut held = self.being_filled();
+        if held.is_empty() {
+            return;
+        }
+        held.push(disk);
+        let span = Duration::from_millis(self.random.within(200..600));
+        for disk in held {
+            self.hold_until(disk, true, self.world.now() + span);
+        }
+        self.read_all();
+        while !self.backlog.is_empty() {
+            self.submit_next();
+        }
     }
 
     /// The same, but that the disk stays, and the operator fails another one, which may be the only one to have what was
@@ -561,6 +582,11 @@ impl Simulation {
     fn members_in_sync(&self) -> impl Iterator<Item = DiskIndex> {
         let status = self.operator.status.iter();
         status.flat_map(|status| with_state(status, MemberState::InSync))
+    }
+
+    fn being_filled(&self) -> Vec<DiskIndex> {
+        let status = self.operator.status.iter();
+        status.flat_map(|status| with_state(status, MemberState::Recovering)).collect()
     }
 
     /// An array that has nothing to flush has lost nothing.

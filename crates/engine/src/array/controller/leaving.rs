@@ -86,13 +86,6 @@ impl Controller {
         if failed.is_empty() && spared.is_empty() {
             return Leaving { put_off, ..Leaving::default() };
         }
-        // What others got of those that failed is not read while the rest is asked.
-        if self.array.rules.keep(Rule::FilledFallsBackFirst)
-            && self.take_back_what_was_filled(&failed)
-        {
-            let epoch = self.publish();
-            self.array.views.adopted(epoch).await;
-        }
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
         let others = self.members.iter().filter(others).map(|member| self.answers(member));

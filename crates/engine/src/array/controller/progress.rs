@@ -121,21 +121,15 @@ impl Controller {
 
     /// Takes back what members were filled with since the last flush that went well, where a member that is read
     /// goes. A drive that resets has lost what it was not told to flush, and gives the old blocks until then. One that
-    /// drops off may have reset before. Where the level does not bear that, no other member has it. Whether anything
-    /// was taken back.
-    pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) -> bool {
-        let takes = self.were_read_after_a_reset(failed)
-            && self.array.rules.keep(Rule::LostSourcesAreTakenBack);
-        if !takes {
-            return false;
+    /// drops off may have reset before. Where the level does not bear that, no other member has it.
+    pub(super) fn take_back_what_was_filled(&mut self, failed: &[(MemberId, IoError)]) {
+        if self.were_read_after_a_reset(failed)
+            && self.array.rules.keep(Rule::LostSourcesAreTakenBack)
+        {
+            self.members.iter_mut().for_each(Member::fall_back);
+            // Nor does what windows that are under way copy.
+            self.sync.forget_members();
         }
-        // Nor does what windows that are under way copy.
-        self.sync.forget_members();
-        let mut any_fell = false;
-        for member in &mut self.members {
-            any_fell |= member.fall_back();
-        }
-        any_fell
     }
 
     fn were_read_after_a_reset(&self, failed: &[(MemberId, IoError)]) -> bool {
@@ -215,15 +209,13 @@ impl Member {
         self.filled_to().map(|done| Readable(self.durable.but_no_more_than(done)))
     }
 
-    /// It holds no more than what is there for good. Whether that is less.
-    fn fall_back(&mut self) -> bool {
+    /// It holds no more than what is there for good.
+    fn fall_back(&mut self) {
         let durable = self.falls_back_to();
-        let (MemberState::Recovering(_, done) | MemberState::Replacing(_, done)) = &mut self.state
-        else {
-            return false;
-        };
-        let before = std::mem::replace(done, durable.expect("it is being filled"));
-        *done < before
+        if let MemberState::Recovering(_, done) | MemberState::Replacing(_, done) = &mut self.state
+        {
+            *done = durable.expect("it is being filled");
+        }
     }
 
     /// It is to be filled from the start.

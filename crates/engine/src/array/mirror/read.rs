@@ -77,6 +77,7 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
     ) -> Result<(), RequestError> {
         let (mut reads, mut hard) = (Vec::new(), Vec::new());
+        let epoch = self.with_view(|view| view.epoch);
         let mut first = 0;
         while first < sectors {
             let view = self.view();
@@ -93,8 +94,10 @@ impl ArrayLane {
             }
         }
         for (part, slot, member, result) in join_all(reads).await {
-            if let Err(error) = result {
-                hard.push((part, self.failed_read(slot, member, error)));
+            match result {
+                Ok(()) if self.counts_under(epoch) => {}
+                Ok(()) => hard.push((part, None)),
+                Err(error) => hard.push((part, self.failed_read(slot, member, error))),
             }
         }
         for (part, failed) in hard {
@@ -205,14 +208,14 @@ impl ArrayLane {
             let (tries_again, unreadable) = match why {
                 NotRead::ByPick => (false, Unreadable::new()),
                 NotRead::SourceFailed => {
-                    let has_told = self.array.flushes.any_told();
+                    let has_told = self.array.flushes.any_told() || !self.counts_under(view.epoch);
                     (has_told || self.newer_view(&view).await, Unreadable::new())
                 }
                 // A write may have made the block readable, and been answered.
                 NotRead::ByAny(unreadable) => (view.epoch < newest, unreadable),
             };
             if tries_again {
-                self.adopts(newest).await;
+                self.adopts(newest.max(self.array.views.told_from())).await;
                 left.push((region, out));
                 continue;
             }

@@ -12,13 +12,39 @@ fn without(gone: u16) -> ArrayView {
 fn what_was_settled_when_an_array_broke_stays_settled_and_nothing_else_becomes_so() {
     for is_settled in [true, false] {
         let views = Views::new(without(0), 1);
-        views.publish(without(1));
+        views.publish(without(1), |_| {});
         if is_settled {
             views.settle();
         }
         let last = views.current();
-        views.publish(ArrayView { mode: WriteMode::Broken, ..without(1) });
+        views.publish(ArrayView { mode: WriteMode::Broken, ..without(1) }, |_| {});
         views.settle();
         assert_eq!(views.is_settled_up_to(&last), is_settled);
     }
+}
+
+/// Nobody settles the view that the flush has made.
+#[test]
+fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_becomes_so() {
+    for is_settled in [true, false] {
+        let views = Views::new(without(0), 1);
+        views.publish(without(1), |_| {});
+        if is_settled {
+            views.settle();
+        }
+        let last = views.current();
+        views.flush_has_told(ArrayView::filled_fall_back);
+        assert_eq!(views.is_settled_up_to(&last), is_settled);
+        assert_eq!(views.is_settled_up_to(&views.current()), is_settled);
+        assert_eq!(views.told_from(), views.epoch());
+    }
+}
+
+/// Lanes do not follow any more: nobody would read again.
+#[test]
+fn what_a_flush_tells_after_the_end_of_an_array_makes_no_view() {
+    let views = Views::new(ArrayView { mode: WriteMode::Stopped, ..without(0) }, 1);
+    let last = views.epoch();
+    views.flush_has_told(ArrayView::filled_fall_back);
+    assert_eq!((views.epoch(), views.told_from()), (last, 0));
 }
