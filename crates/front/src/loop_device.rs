@@ -133,17 +133,24 @@ impl HostDevice for LoopDevice {
     }
 }
 
-/// Has a device detached as soon as its last user is gone, and this descriptor is closed. An error says that it is no
-/// loop device, or that nothing is attached.
+/// Has a device detached as soon as its last user is gone, and this descriptor is closed. Nothing may be attached.
 ///
 /// For a process that does not serve the file: this waits until what is under way on the device has ended.
 pub fn let_go(device: impl AsFd) -> io::Result<()> {
     /// `LOOP_SET_STATUS64`. Of the flags it changes this one alone; offset and size stay nothing.
     const SET_STATUS: ioctl::Opcode = 0x4c04;
+    /// `LOOP_CLR_FD`. A device that others have open is detached when they have closed it.
+    const DETACH: ioctl::Opcode = 0x4c01;
     let info = LoopInfo::new(Path::new(""), AUTOCLEAR);
     // SAFETY: the kernel reads a `loop_info64` through the pointer, and that is what is there.
-    unsafe { ioctl::ioctl(device, Setter::<SET_STATUS, LoopInfo>::new(info)) }
-        .map_err(io::Error::from)
+    let marked = unsafe { ioctl::ioctl(&device, Setter::<SET_STATUS, LoopInfo>::new(info)) };
+    match marked {
+        // Since Linux 6.19 nothing is marked that another descriptor has claimed.
+        // SAFETY: the call takes no pointer.
+        Err(Errno::BUSY) => unsafe { ioctl::ioctl(&device, ioctl::NoArg::<DETACH>::new()) },
+        marked => marked,
+    }
+    .or_else(|error| if error == Errno::NXIO { Ok(()) } else { Err(error.into()) })
 }
 
 /// Devices over a file of this place whose server is gone. Whoever asks has the place for itself: they were left by a

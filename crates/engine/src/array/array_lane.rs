@@ -333,10 +333,10 @@ impl ArrayLane {
         }
     }
 
-    /// Whether what is read under the view of this `epoch` counts: no flush has told of a loss since.
+    /// Whether what is read under the view of this `epoch` counts: nothing was taken back since.
     #[inline]
     pub(super) fn counts_under(&self, epoch: u64) -> bool {
-        epoch >= self.array.views.told_from()
+        epoch >= self.array.views.counts_from()
     }
 
     /// Waits for the newest view, if this lane's is not `view` any more or is not the newest one. False

@@ -627,7 +627,7 @@ impl Controller {
         let ids =
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
-        let but_for = |view: &mut ArrayView| self.array.take_back_told(view);
+        let but_for = |view: &mut ArrayView| self.array.take_back_filled(view);
         let epoch = self.array.views.publish(view, but_for);
         *self.array.failed.lock() = self.failed();
         self.array.mailbox.is_in_doubt_only_in(&self.doubted);
@@ -702,6 +702,7 @@ fn member_view(member: &Member) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors: if member.is_late { 0 } else { filled_sectors },
         filled_sectors,
+        durable_sectors: member.falls_back_to().map_or(u64::MAX, Readable::sector),
         recorded_sectors: member.recorded_sectors,
         bad: member.bad.clone(),
         bad_in_memory: Arc::new(member.bad_in_memory()),

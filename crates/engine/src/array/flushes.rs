@@ -14,8 +14,8 @@
 //!
 //! Once a flush has told of a loss, nothing counts that its member gives: a drive that has reset gives what was there
 //! before writes that the others have. Nor does what others were filled with since, for that may come from such blocks.
-//! So the word makes a view in which those are filled no further than their superblocks say, and what was read under an
-//! older view is read again. Reads look at two words for that. They share nothing else of this state, and other writes
+//! So the word makes a view in which those have no more than they hold for good, and what was read under an older view is
+//! read again. Reads look at two words for that. They share nothing else of this state, and other writes
 //! nothing at all.
 
 use std::collections::BTreeSet;
@@ -63,6 +63,8 @@ struct MemberFlushes {
     failed: Option<IoError>,
     /// Views know what it has told.
     is_in_views: bool,
+    /// It has failed, and the others are being asked.
+    is_leaving: bool,
     writes: DurableWrites,
 }
 
@@ -157,6 +159,13 @@ impl Flushes {
         members.iter().find(|known| known.member == member)?.told()
     }
 
+    /// Whether a member may have given what it has lost.
+    fn may_have_misled(&self, member: MemberId) -> bool {
+        let members = self.members.lock();
+        let known = members.iter().find(|known| known.member == member);
+        known.is_some_and(|known| known.is_leaving || known.told().is_some())
+    }
+
     /// Whether a flush of a member has failed, or was not answered in time.
     fn has_failed(&self, member: MemberId) -> bool {
         let members = self.members.lock();
@@ -204,7 +213,7 @@ impl Flushes {
             let is_it = flushes.member == member;
             if is_it {
                 (flushes.begun, flushes.ended) = Default::default();
-                (flushes.failed, flushes.is_in_views) = Default::default();
+                (flushes.failed, flushes.is_in_views, flushes.is_leaving) = Default::default();
             }
             !is_it || !flushes.writes.all_have_ended()
         });
@@ -223,6 +232,7 @@ impl Flushes {
                 may_hang: false,
                 failed: None,
                 is_in_views: false,
+                is_leaving: false,
                 writes,
             });
             members.len() - 1
@@ -304,22 +314,31 @@ impl Array {
             let is_news =
                 self.flushes.with(member, |known| !std::mem::replace(&mut known.is_in_views, true));
             if is_news {
-                self.views.flush_has_told(|view| self.take_back_told(view));
+                self.views.take_back(|view| self.take_back_filled(view));
             }
             self.mailbox.member_failed(member, error);
         }
     }
 
-    /// Takes what members were filled with since their superblocks were written from a view that has a member which is
-    /// read and has told of a loss. Where the array is over, or bears none, no other member has better.
-    pub(super) fn take_back_told(&self, view: &mut ArrayView) {
+    /// These fail, and are there until the others have answered. They may have reset before, and told nothing.
+    pub(super) fn are_leaving(&self, failed: &[(MemberId, IoError)]) {
+        let is_news = |known: &mut MemberFlushes| !std::mem::replace(&mut known.is_leaving, true);
+        let news = failed.iter().filter(|(member, _)| self.flushes.with(*member, is_news));
+        if news.count() > 0 {
+            self.views.take_back(|view| self.take_back_filled(view));
+        }
+    }
+
+    /// Takes from a view what members were filled with, but for what they hold for good, where one that is read there has
+    /// told of a loss, or fails. Where the array is over, or bears no loss, no other member has better.
+    pub(super) fn take_back_filled(&self, view: &mut ArrayView) {
         let is_over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
-        let has_told = |member: &MemberView| self.flushes.told_by(member.id).is_some();
         let may_have_been_read = |member: &MemberView| member.filled_sectors > 0;
         let takes = !is_over
             && view.geometry.max_failures() > 0
-            && self.flushes.any_told()
-            && view.present().any(|(_, member)| may_have_been_read(member) && has_told(member))
+            && view.present().any(|(_, member)| {
+                may_have_been_read(member) && self.flushes.may_have_misled(member.id)
+            })
             && self.rules.keep(Rule::FilledFallsBackFirst);
         if takes {
             view.filled_fall_back();

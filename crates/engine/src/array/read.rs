@@ -4,7 +4,7 @@
 //! task, a claim or a lock: [`ArrayLane::read_direct`]. Everything else is a task: [`ArrayLane::read`]
 //! starts the direct parts together, and what cannot be read directly is read under a claim.
 
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -207,8 +207,10 @@ impl ArrayLane {
             let sectors = (read.into.len() / SECTOR_BYTES) as u64;
             let part = Part { first: 0, sectors, array_sector: read.sector };
             let failed = error.and_then(|error| this.failed_read(read.slot, read.member, error));
-            let result = this.read_claimed(&part, &read.into, failed).await;
-            read.queue.end(read.tag, result);
+            let failed = Cell::new(failed);
+            let result =
+                this.read_until_it_counts(|| this.read_claimed(&part, &read.into, failed.take()));
+            read.queue.end(read.tag, result.await);
         });
     }
 
@@ -216,12 +218,35 @@ impl ArrayLane {
     pub(super) async fn read(&self, sector: u64, into: &Rc<dyn Sink>) -> Result<(), RequestError> {
         let sectors = whole_sectors(into.len())?;
         self.check_range(sector, sectors)?;
+        self.read_until_it_counts(|| self.read_parts_of(sector, sectors, into)).await
+    }
+
+    /// Reads, and reads all of it again where a flush has told of a loss, say, before the last part was read: the first one
+    /// may be from before an answered write.
+    async fn read_until_it_counts<R>(&self, read: impl Fn() -> R) -> Result<(), RequestError>
+    where
+        R: Future<Output = Result<(), RequestError>>,
+    {
+        loop {
+            let view = self.view_that_counts().await;
+            let result = read().await;
+            if result.is_err() || self.counts_under(view.epoch) {
+                return result;
+            }
+        }
+    }
+
+    async fn read_parts_of(
+        &self,
+        sector: u64,
+        sectors: u64,
+        into: &Rc<dyn Sink>,
+    ) -> Result<(), RequestError> {
         if self.with_view(|view| matches!(*view.geometry, Geometry::Raid1(_) | Geometry::Raid10(_)))
         {
             return self.read_mirrored(sector, sectors, into).await;
         }
         let mut started = AllUnderWay::new();
-        let epoch = self.with_view(|view| view.epoch);
         let mut first = 0;
         while first < sectors {
             let view = self.view();
@@ -235,20 +260,15 @@ impl ArrayLane {
             });
             started.push((part, io));
         }
-        let parts: SmallVec<[Part; 1]> = started.iter().map(|(part, _)| *part).collect();
-        let mut hard = self.finish_reads(started).await;
-        if !self.counts_under(epoch) {
-            hard = parts.into_iter().map(|part| (part, None)).collect();
-        }
-        for (part, failed) in hard {
-            self.read_claimed(&part, into, failed).await?;
-        }
-        Ok(())
+        self.finish_reads(started, into).await
     }
 
-    /// Waits for all parts. The ones that were not read, and what is known of it.
-    async fn finish_reads(&self, mut started: AllUnderWay<'_>) -> SmallVec<[(Part, Failed); 1]> {
-        let mut hard = SmallVec::new();
+    async fn finish_reads(
+        &self,
+        mut started: AllUnderWay<'_>,
+        into: &Rc<dyn Sink>,
+    ) -> Result<(), RequestError> {
+        let mut hard: SmallVec<[_; 1]> = SmallVec::new();
         // None waits for another one: what a member has answered counts as known of it until it is taken.
         poll_fn(|context| {
             started.retain(|(part, io)| {
@@ -268,7 +288,10 @@ impl ArrayLane {
             if started.is_empty() { Poll::Ready(()) } else { Poll::Pending }
         })
         .await;
-        hard
+        for (part, failed) in hard {
+            self.read_claimed(&part, into, failed).await?;
+        }
+        Ok(())
     }
 
     /// Tells that a member did not do a read, in the moment in which that is known: later it may answer again. None where

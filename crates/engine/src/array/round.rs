@@ -164,8 +164,12 @@ impl ArrayLane {
                     continue;
                 }
                 let known = vec![(piece.columns.clone(), stripe)];
+                let counts_from = self.array.views.counts_from();
                 result = self.write_pieces(map, row, alone, block, known).await;
-                break;
+                // What is known counts no more where something was taken back before it was used.
+                if counts_from == self.array.views.counts_from() {
+                    break;
+                }
             }
             results.push(result.map_or_else(|stopped| stopped.result(&row, piece), |_| Ok(())));
         }

@@ -199,6 +199,7 @@ fn first_member_view(member: &StartMember) -> MemberView {
         data_offset: member.superblock.data_offset_sectors,
         readable_sectors: filled_sectors,
         filled_sectors,
+        durable_sectors: filled_sectors,
         recorded_sectors: if member.is_on_record { filled_sectors } else { 0 },
         bad: Arc::new(member.listed()),
         bad_in_memory: Arc::default(),

@@ -111,6 +111,8 @@ pub struct MemberView {
     pub readable_sectors: u64,
     /// Sectors from 0 on that hold data: all, or up to where recovery has come.
     pub filled_sectors: u64,
+    /// Sectors from 0 on that it holds for good, whatever becomes of those that it was filled from.
+    pub durable_sectors: u64,
     /// Sectors from 0 on that its superblock on the device says it holds: after a crash no others of it count.
     pub recorded_sectors: u64,
     /// Listed bad sectors, counted from `data_offset`.
@@ -149,12 +151,10 @@ impl MemberView {
         !is_listed && !self.holes.overlaps(range)
     }
 
-    /// While it is being filled: no more of it counts than what its superblock says.
+    /// No more of it counts than what it holds for good.
     fn falls_back(&mut self) {
-        if self.filled_sectors != u64::MAX {
-            self.filled_sectors = self.filled_sectors.min(self.recorded_sectors);
-            self.readable_sectors = self.readable_sectors.min(self.filled_sectors);
-        }
+        self.filled_sectors = self.filled_sectors.min(self.durable_sectors);
+        self.readable_sectors = self.readable_sectors.min(self.filled_sectors);
     }
 
     /// Whether its list on the device names all of these sectors: after a crash it is not believed there either.
@@ -248,7 +248,7 @@ impl ArrayView {
         lacking.iter().map(whole).collect()
     }
 
-    /// No more of the members that are being filled counts than what their superblocks say.
+    /// No more of the members that are being filled counts than what they hold for good.
     pub(super) fn filled_fall_back(&mut self) {
         let replacements = self.replacements.iter_mut().map(|(_, member)| member);
         self.slots.iter_mut().flatten().chain(replacements).for_each(MemberView::falls_back);
@@ -335,8 +335,8 @@ pub struct Views {
     /// The first epoch that came too late to be settled before the array broke. What such a view took out
     /// of reading is on no member.
     broken_from: AtomicU64,
-    /// The first view since a flush told of a loss last. What was read under an older one is read again.
-    told_from: AtomicU64,
+    /// The first view since something was taken back last. What was read under an older one is read again.
+    counts_from: AtomicU64,
     closed: AtomicBool,
     seats: Box<[Seat]>,
     holders: Mutex<Holders>,
@@ -383,7 +383,7 @@ impl Views {
             epoch: AtomicU64::new(view.epoch),
             settled: AtomicU64::new(view.epoch),
             broken_from: AtomicU64::new(u64::MAX),
-            told_from: AtomicU64::new(0),
+            counts_from: AtomicU64::new(0),
             closed: AtomicBool::new(false),
             current: Mutex::new(Arc::new(view)),
             seats: (0..lanes).map(|_| seat()).collect(),
@@ -425,11 +425,13 @@ impl Views {
         epoch
     }
 
-    /// A flush has told of a loss: makes a view in which `take_back` has its way. What was read under an older one counts
-    /// no more. No write passes over what is taken back, so that none waits for this to be settled.
-    pub(crate) fn flush_has_told(&self, take_back: impl FnOnce(&mut ArrayView)) {
+    /// A flush has told of a loss, or a member fails: makes a view in which `take_back` has its way. What was read under an
+    /// older one counts no more. No write passes over what is taken back, so that none waits for this to be settled.
+    pub(crate) fn take_back(&self, take_back: impl FnOnce(&mut ArrayView)) {
         let mut current = self.current.lock();
-        if current.mode == WriteMode::Stopped {
+        // No other member has better there, or nothing is read any more.
+        let is_over = matches!(current.mode, WriteMode::Broken | WriteMode::Stopped);
+        if is_over || current.geometry.max_failures() == 0 {
             return;
         }
         let mut view = ArrayView::clone(&current);
@@ -440,7 +442,7 @@ impl Views {
         let epoch = view.epoch;
         *current = Arc::new(view);
         if keep(Rule::OldReadsAreReadAgain) {
-            self.told_from.store(epoch, Ordering::SeqCst);
+            self.counts_from.store(epoch, Ordering::SeqCst);
         }
         self.epoch.store(epoch, Ordering::SeqCst);
         if self.settled.load(Ordering::SeqCst) >= before {
@@ -453,8 +455,8 @@ impl Views {
 
     /// What was read under a view older than this counts no more.
     #[inline]
-    pub(crate) fn told_from(&self) -> u64 {
-        self.told_from.load(Ordering::SeqCst)
+    pub(crate) fn counts_from(&self) -> u64 {
+        self.counts_from.load(Ordering::SeqCst)
     }
 
     fn wake_lanes(&self) {

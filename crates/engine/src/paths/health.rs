@@ -25,6 +25,7 @@ impl Paths {
         own.reopened = Some(opened.map(|member| {
             own.member = Some(member);
             own.lost = false;
+            own.is_anew = true;
             own.standing = Standing::Unproved;
             own.awaits_proof = false;
         }));
@@ -140,10 +141,11 @@ impl Paths {
         let is_served = others.any(|(_, other)| other.is_peer());
         let was_away = owner.forget_unplugs() && !is_served;
         if !is_served {
-            let lost = (0..owner.paths.len()).filter(|other| owner.paths[*other].lost);
-            lost.collect::<Vec<_>>()
-                .into_iter()
-                .for_each(|other| self.lose_connection(owner, other));
+            // Of one that has failed otherwise, or by word, the connection may be as lost, and it is not known yet.
+            let is_anew = owner.paths[path].is_anew;
+            let lost = |other: &usize| owner.paths[*other].lost || is_anew && *other != path;
+            let lost: Vec<usize> = (0..owner.paths.len()).filter(lost).collect();
+            lost.into_iter().for_each(|other| self.lose_connection(owner, other));
         }
         // Paths with caches of their own owe what they have not flushed.
         if was_away && self.loses_when_away {
@@ -157,6 +159,7 @@ impl Paths {
     fn reinstate_in(&self, owner: &mut Owner, path: usize, now: Time) {
         let own = &mut owner.paths[path];
         let joined = own.health == Health::Joining;
+        own.is_anew = false;
         own.health = Health::Active;
         own.standing = Standing::Joined;
         own.reason.clear();

@@ -55,6 +55,8 @@ pub(super) struct OwnedPath {
     pub(super) failures: u32,
     /// Its connection is lost: it needs a new one.
     pub(super) lost: bool,
+    /// Its connection was made since it served last.
+    pub(super) is_anew: bool,
     /// It had a device of this host that the kernel has no more, and no path has been in use since.
     pub(super) was_unplugged: bool,
     /// Whether its connection leads to the device.
@@ -166,6 +168,7 @@ impl OwnedPath {
         };
         Self {
             lost: member.is_none(),
+            is_anew: false,
             was_unplugged: false,
             member,
             remote,

@@ -608,6 +608,26 @@ fn what_was_filled_from_a_member_that_has_told_is_not_used_while_other_flushes_e
     }
 }
 
+/// It drops off, and has told nothing. The others are asked, and one of them answers late.
+#[test]
+fn what_was_filled_from_a_member_that_drops_off_is_not_used_while_others_are_asked() {
+    for (seed, shape) in (310..).zip(FROM_A_RESET) {
+        let mut world = filled_by_one_that_has_reset(shape, seed);
+        world.disks.disk(2).hangs_in = Some(0..world.disks.data().start);
+        world.disks.disk(0).unplug();
+        let sector = (0..world.sectors()).find(|at| world.disk_of(*at) == 0).expect("it holds data");
+        let bytes = world.random.bytes(SECTOR);
+        world.remember(sector, &bytes);
+        let write = world.start(1, Request::Write { sector, from: Rc::new(bytes), fua: false });
+        world.turns(400);
+        assert!(!write.has_ended(), "{world}");
+        let writes = read_and_write_what_is_filled_so(&mut world, true);
+        world.disks.disk(2).hangs_in = None;
+        world.end(&write).unwrap();
+        ends_well(world, &writes);
+    }
+}
+
 /// Another member is to go by order. The question to the others is what tells.
 #[test]
 fn what_was_filled_from_a_member_that_tells_when_it_is_asked_is_not_used() {

@@ -481,6 +481,40 @@ fn a_read_of_a_member_that_is_out_gives_nothing_once_its_late_flush_has_told() {
     }
 }
 
+/// The first part was read of the disk that has reset. Nothing is answered before the second one, which must be computed.
+#[test]
+fn a_part_that_was_read_before_a_flush_told_is_read_again_when_another_part_comes_after() {
+    for (seed, shape) in (230..).zip([shapes::RAID6, shapes::RAID6, shapes::RAID10, shapes::RAID10])
+    {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let chunk = u64::from(shape.chunk_sectors);
+        let chunks = world.sectors() / chunk;
+        let is_first = |at: &u64| world.disk_of(at * chunk) == 0;
+        let first = (0..chunks - 1).find(is_first).expect("it holds data");
+        let second = world.disk_of((first + 1) * chunk);
+        reset_after_writes(&mut world);
+        if shape.has_parity() {
+            world.set("hedged_reads", "0");
+        }
+        world.set("read_deadline", "0");
+        let data = world.disks.data();
+        // Its block is had of others only, and these do not answer.
+        world.disks.disk(second).unreadable = data.clone().collect();
+        let sector = first * chunk;
+        let into = Rc::new(RefCell::new(vec![0xa5; 2 * chunk as usize * SECTOR]));
+        let read = world.start(0, Request::Read { sector, into: into.clone() });
+        world.turns(1);
+        let others: Vec<usize> = (1..world.disks.count()).filter(|at| *at != second).collect();
+        others.iter().for_each(|at| world.disks.disk(*at).hangs_in = Some(data.clone()));
+        world.turns(50);
+        assert!(!read.has_ended(), "{world}");
+        world.serve(1, Request::Flush).unwrap();
+        others.iter().for_each(|at| world.disks.disk(*at).hangs_in = None);
+        world.end(&read).unwrap();
+        world.compare(sector, &into.take());
+    }
+}
+
 /// A part before it is waited for. What the member has answered counts as taken only then.
 #[test]
 fn a_part_of_a_read_that_waits_for_another_part_gives_nothing_of_a_member_that_was_removed() {

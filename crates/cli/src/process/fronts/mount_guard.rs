@@ -29,6 +29,9 @@ use crate::process::launch;
 /// The hidden verb under which the second process starts.
 const GUARD_VERB: &str = "__unmount-after";
 
+/// How the second process ends where the device does not go.
+const ATTACHED: u8 = 3;
+
 /// Between two looks whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -44,6 +47,8 @@ pub(super) enum End {
     Written,
     /// The array, or the kernel, has refused some of it at some time.
     Unwritten,
+    /// All of it is written, and the device does not go.
+    Attached,
     /// It is waited for no more.
     Late,
     /// The process was killed, and what it had to do is not done.
@@ -81,6 +86,7 @@ impl MountGuard {
                 Ok(None) if is_late() => return End::Late,
                 Ok(None) => thread::sleep(LOOK_EVERY),
                 Ok(Some(Some(0))) => return End::Written,
+                Ok(Some(Some(code))) if code == i32::from(ATTACHED) => return End::Attached,
                 Ok(Some(Some(_))) => return End::Unwritten,
                 Ok(Some(None)) | Err(_) => return End::Killed,
             }
@@ -93,15 +99,17 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     // A service manager signals all processes of a service at once. This one still has work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    let (mut written, mut claimed) = (Ok(()), None);
+    let (mut written, mut let_go, mut claimed) = (Ok(()), Ok(()), None);
     if let [path, target] = link {
         // The claim keeps mounts away while the device is written. There is none where a stop by force finds a mount.
         claimed = host_device::claim_open(io::stdout());
         // While the device is kept no other array has it, and the name is no other's.
         drop(Link::known(path.clone(), target.clone()));
         written = host_device::write_back(io::stdout(), claimed.is_some());
-        // An error says that someone has done so before.
-        let _ = loop_device::let_go(io::stdout());
+        let_go = match &claimed {
+            Some(claimed) => loop_device::let_go(claimed),
+            None => loop_device::let_go(io::stdout()),
+        };
     }
     if let Ok(nothing) = File::open("/dev/null") {
         // What takes the place of the device closes it.
@@ -109,5 +117,9 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     }
     drop(claimed);
     mount::unmount_left(&directory, id);
-    if written.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+    match (written, let_go) {
+        (Err(_), _) => ExitCode::FAILURE,
+        (Ok(()), Err(_)) => ExitCode::from(ATTACHED),
+        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+    }
 }

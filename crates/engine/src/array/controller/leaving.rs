@@ -86,6 +86,8 @@ impl Controller {
         if failed.is_empty() && spared.is_empty() {
             return Leaving { put_off, ..Leaving::default() };
         }
+        // What others were filled with is not read while the rest is asked.
+        self.array.are_leaving(&failed);
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
         let others = self.members.iter().filter(others).map(|member| self.answers(member));

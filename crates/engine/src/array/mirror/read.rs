@@ -77,7 +77,6 @@ impl ArrayLane {
         into: &Rc<dyn Sink>,
     ) -> Result<(), RequestError> {
         let (mut reads, mut hard) = (Vec::new(), Vec::new());
-        let epoch = self.with_view(|view| view.epoch);
         let mut first = 0;
         while first < sectors {
             let view = self.view();
@@ -94,10 +93,8 @@ impl ArrayLane {
             }
         }
         for (part, slot, member, result) in join_all(reads).await {
-            match result {
-                Ok(()) if self.counts_under(epoch) => {}
-                Ok(()) => hard.push((part, None)),
-                Err(error) => hard.push((part, self.failed_read(slot, member, error))),
+            if let Err(error) = result {
+                hard.push((part, self.failed_read(slot, member, error)));
             }
         }
         for (part, failed) in hard {
@@ -215,7 +212,7 @@ impl ArrayLane {
                 NotRead::ByAny(unreadable) => (view.epoch < newest, unreadable),
             };
             if tries_again {
-                self.adopts(newest.max(self.array.views.told_from())).await;
+                self.adopts(newest.max(self.array.views.counts_from())).await;
                 left.push((region, out));
                 continue;
             }

@@ -25,6 +25,7 @@ pub(in crate::array) fn view_of(
         data_offset: 0,
         readable_sectors: u64::MAX,
         filled_sectors: u64::MAX,
+        durable_sectors: u64::MAX,
         recorded_sectors: u64::MAX,
         bad: Arc::default(),
         bad_in_memory: Arc::default(),

@@ -33,10 +33,10 @@ fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_
             views.settle();
         }
         let last = views.current();
-        views.flush_has_told(ArrayView::filled_fall_back);
+        views.take_back(ArrayView::filled_fall_back);
         assert_eq!(views.is_settled_up_to(&last), is_settled);
         assert_eq!(views.is_settled_up_to(&views.current()), is_settled);
-        assert_eq!(views.told_from(), views.epoch());
+        assert_eq!(views.counts_from(), views.epoch());
     }
 }
 
@@ -45,6 +45,6 @@ fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_
 fn what_a_flush_tells_after_the_end_of_an_array_makes_no_view() {
     let views = Views::new(ArrayView { mode: WriteMode::Stopped, ..without(0) }, 1);
     let last = views.epoch();
-    views.flush_has_told(ArrayView::filled_fall_back);
-    assert_eq!((views.epoch(), views.told_from()), (last, 0));
+    views.take_back(ArrayView::filled_fall_back);
+    assert_eq!((views.epoch(), views.counts_from()), (last, 0));
 }
