@@ -615,7 +615,8 @@ fn what_was_filled_from_a_member_that_drops_off_is_not_used_while_others_are_ask
         let mut world = filled_by_one_that_has_reset(shape, seed);
         world.disks.disk(2).hangs_in = Some(0..world.disks.data().start);
         world.disks.disk(0).unplug();
-        let sector = (0..world.sectors()).find(|at| world.disk_of(*at) == 0).expect("it holds data");
+        let sector =
+            (0..world.sectors()).find(|at| world.disk_of(*at) == 0).expect("it holds data");
         let bytes = world.random.bytes(SECTOR);
         world.remember(sector, &bytes);
         let write = world.start(1, Request::Write { sector, from: Rc::new(bytes), fua: false });

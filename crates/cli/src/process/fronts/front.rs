@@ -311,9 +311,7 @@ impl Front {
                     End::Unwritten => Err(format!(
                         "the kernel could not write all that programs wrote to {device}: see `dmesg`"
                     )),
-                    End::Attached => {
-                        Err(format!("{device} stays attached: see `losetup --list`"))
-                    }
+                    End::Attached => Err(format!("{device} stays attached: see `losetup --list`")),
                     End::Late => Err(format!(
                         "what the kernel held back of {device} may be lost: a stop by force does not wait for it for long"
                     )),
