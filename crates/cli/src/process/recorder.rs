@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::io;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use super::ServingProcess;
 use mdspace_engine::status::ArrayStatus;
@@ -266,6 +266,7 @@ fn watch(process: &Arc<ServingProcess>) {
             process.array.watch(move || process_told.recorder.told());
         }
         // Only now: what happens after this is told.
+        let asked = Instant::now();
         let status = process.recorder.ask_and_look(|| process.array.status());
         let status = match next(status) {
             Next::Look(status) => status,
@@ -280,7 +281,7 @@ fn watch(process: &Arc<ServingProcess>) {
         }
         process.array.fail_cut_members();
         process.look_for_spare(&status);
-        process.look_after_scrub(&status);
+        process.look_after_scrub(&status, asked);
         let next = next_look(process, &status);
         let recorder = &process.recorder;
         if !recorder.pause(LOOK_AT_MOST_EVERY) || !recorder.wait_for_news(next) {

@@ -27,6 +27,8 @@ pub(super) struct Scrub {
 }
 
 struct Budget {
+    /// The scrub had been ordered by then.
+    given: Instant,
     ends: Instant,
     kept: Instant,
 }
@@ -58,7 +60,7 @@ impl ServingProcess {
         let now = Instant::now();
         let ends = now.checked_add(time).unwrap_or(now);
         *self.scrub.budget.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some(Budget { ends, kept: now });
+            Some(Budget { given: now, ends, kept: now });
     }
 
     /// How long until it is to be looked after; none where none has a time to spend.
@@ -68,10 +70,11 @@ impl ServingProcess {
         Some(next.saturating_duration_since(Instant::now()))
     }
 
-    /// Ends it when its time is over, and keeps the place. Called now and then.
-    pub(super) fn look_after_scrub(&self, status: &ArrayStatus) {
+    /// Ends it when its time is over, and keeps the place. Called now and then, with what was asked of the array then.
+    pub(super) fn look_after_scrub(&self, status: &ArrayStatus, asked: Instant) {
         let mut budget = self.scrub.budget.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(known) = &mut *budget else { return };
+        // That none runs was so before this one began.
+        let Some(known) = budget.as_mut().filter(|known| known.is_meant(asked)) else { return };
         let (now, phase) = (Instant::now(), Phase::of(status));
         // Told again until it has ended.
         if known.is_spent(phase, now)
@@ -140,6 +143,11 @@ impl Phase {
 }
 
 impl Budget {
+    /// Whether what was asked of the array then can be about this scrub.
+    fn is_meant(&self, asked: Instant) -> bool {
+        asked >= self.given
+    }
+
     /// Whether it is to end now. One that waits is not told: what it waits for would end too.
     fn is_spent(&self, phase: Phase, now: Instant) -> bool {
         phase == Phase::Runs && now >= self.ends

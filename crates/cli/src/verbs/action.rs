@@ -44,6 +44,7 @@ fn end(
         return Ok(());
     }
     notes.extend(places(args, &array));
+    wait::expect_last(&array, &word(args.action))?;
     match args.budget.filter(|_| array.sync.last_end.as_deref() == Some("interrupted")) {
         Some(_) => notes.extend(place_of_end(args, client)?),
         None => wait::expect_done(client, &["incomplete", "no-space", "interrupted"])?,

@@ -67,6 +67,17 @@ pub(crate) fn expect_done(client: &mut Client, undone: &[&str]) -> Result<(), Fa
     Err(Failure::new(what, why, cure).with_code(Code::Undone))
 }
 
+/// Fails where the last task was another one: a member has failed or come, and the task was not begun anew after that.
+pub(crate) fn expect_last(array: &ArrayReport, action: &str) -> Result<(), Failure> {
+    let last = &*array.sync.last_action;
+    if last == action {
+        return Ok(());
+    }
+    let what = format!("the {action} did not do all");
+    let why = format!("a member failed or came, and a {last} ran after that");
+    Err(Failure::new(what, why, "start it again").with_code(Code::Undone))
+}
+
 /// Waits until no sync task runs, with a bar on a terminal; says whether one did.
 pub(crate) fn until_idle(client: &mut Client) -> Result<bool, Failure> {
     let Some(mut sync) = begun(client)? else { return Ok(false) };
@@ -110,3 +121,6 @@ fn show(bar: &ProgressBar, sync: &SyncReport) {
     bar.set_message(sync.action.clone());
     bar.set_prefix(format!("{} MiB/s a member", sync.speed_kib_s >> 10));
 }
+
+#[cfg(test)]
+mod tests;

@@ -447,7 +447,7 @@ impl ArrayLane {
                 Cause::Late
             }
             Scope::Space | Scope::Member | Scope::Array => {
-                self.array.mailbox.member_failed(member, error);
+                self.array.member_failed(member, error);
                 Cause::Lost
             }
         }
@@ -559,7 +559,7 @@ impl ArrayLane {
             return self.is_told_of(view).await;
         }
         for &(member, error) in failed {
-            self.array.mailbox.member_failed(member, error);
+            self.array.member_failed(member, error);
         }
         let members: Vec<_> = failed.iter().map(|&(member, _)| member).collect();
         self.array.views.settled_without(&members).await
@@ -582,7 +582,7 @@ impl ArrayLane {
         flushes::all_of(self.flushes_of(&view), |member, error| {
             failed.push((member, error));
             if redundant && self.array.rules.keep(Rule::FailedFlushesFailMembers) {
-                self.array.mailbox.member_failed(member, error);
+                self.array.member_failed(member, error);
             }
         })
         .await;

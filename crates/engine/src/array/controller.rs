@@ -126,6 +126,8 @@ pub(super) struct Controller {
     bitmap: Option<Bitmap>,
     /// The superblocks name a bitmap that could not be read: they are to become newer than it may be.
     outruns_bitmap: bool,
+    /// A member is out, and no superblock says so, for nothing was written since.
+    is_unrecorded: bool,
     intent_epoch: u64,
     sync: Syncing,
     /// Writes counted when the safe-mode clock was started, and when it rings.
@@ -248,6 +250,7 @@ impl Member {
 
 impl Controller {
     pub(super) fn new(start: Start, array: Arc<Array>, port: Rc<ArrayLane>) -> Self {
+        let is_unrecorded = start.is_unrecorded();
         let members = start.members.into_iter().map(|member| Member {
             bad: Arc::new(member.listed()),
             id: member.id,
@@ -290,6 +293,7 @@ impl Controller {
             departed: Vec::new(),
             hand_over: None,
             outruns_bitmap: false,
+            is_unrecorded,
             bitmap: start.bitmap.map(|found| Bitmap::new(found, start.copies_differ)),
             intent_epoch: 0,
             sync: Syncing::new(start.by_bitmap, start.neighbours),
@@ -318,6 +322,10 @@ impl Controller {
     /// Serves until the array is stopped.
     pub(super) async fn run(mut self) {
         self.announce_bitmap();
+        if self.is_unrecorded && !self.read_only {
+            self.record_who_is_out().await;
+            self.array.views.settle();
+        }
         loop {
             if self.landing.is_empty() {
                 self.array.behind.let_go();
@@ -417,7 +425,7 @@ impl Controller {
                 self.until_read_only.push(command);
                 return;
             }
-            Action::ReadWrite => self.go_read_write(),
+            Action::ReadWrite => self.go_read_write().await,
             Action::Check => self.request_check(SyncKind::Check),
             Action::Repair(undecided) => self.request_check(SyncKind::Repair(undecided)),
             Action::Sync => self.go_on(),
@@ -583,7 +591,12 @@ impl Controller {
         }
     }
 
-    fn go_read_write(&mut self) -> Result<Reply, CommandError> {
+    /// Says on all members that are here who is not. False when the array broke over it.
+    async fn record_who_is_out(&mut self) -> bool {
+        !std::mem::take(&mut self.is_unrecorded) || self.update_superblocks().await
+    }
+
+    async fn go_read_write(&mut self) -> Result<Reply, CommandError> {
         if self.mode == WriteMode::Broken {
             return Err(self.broken());
         }
@@ -598,6 +611,10 @@ impl Controller {
             WriteMode::ReadOnly | WriteMode::Closing => WriteMode::Open,
             mode => mode,
         };
+        // What is read from then on must not turn back.
+        if !self.record_who_is_out().await {
+            return Err(self.broken());
+        }
         // Also where the mode stays: a write that waits for a view asks again then.
         self.publish();
         self.array.views.settle();
@@ -632,7 +649,8 @@ impl Controller {
         *self.array.failed.lock() = self.failed();
         self.array.mailbox.is_in_doubt_only_in(&self.doubted);
         if other_members {
-            // Parity of a row that lacks a member, or gets one, is not to be found here.
+            // Parity of a row that lacks a member, or gets one, is not to be found here. What comes in from now on looks
+            // whether it counts.
             self.array.cache.clear();
         }
         epoch

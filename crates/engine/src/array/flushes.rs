@@ -34,7 +34,7 @@ use crate::sync::atomic::{AtomicBool, Ordering};
 use super::Array;
 use super::points::Point;
 use super::rules::{Rule, keep};
-use super::view::{ArrayView, MemberView, WriteMode};
+use super::view::{ArrayView, MemberView};
 
 /// What is known of the flushes of each member.
 #[derive(Default)]
@@ -309,33 +309,42 @@ impl Array {
             && self.views.current().geometry.max_failures() > 0
             && self.rules.keep(Rule::FailedFlushesFailMembers)
         {
-            // What it gave before may lie here.
-            self.cache.clear();
             let is_news =
                 self.flushes.with(member, |known| !std::mem::replace(&mut known.is_in_views, true));
             if is_news {
-                self.views.take_back(|view| self.take_back_filled(view));
+                self.take_back();
             }
             self.mailbox.member_failed(member, error);
         }
     }
 
-    /// These fail, and are there until the others have answered. They may have reset before, and told nothing.
-    pub(super) fn are_leaving(&self, failed: &[(MemberId, IoError)]) {
+    /// A member fails. The controller hears of it, and may be waiting for something.
+    pub(super) fn member_failed(&self, member: MemberId, error: IoError) {
+        self.is_leaving(member);
+        self.mailbox.member_failed(member, error);
+    }
+
+    /// A member fails, and is there until the others have answered. It may have reset before, and told nothing.
+    pub(super) fn is_leaving(&self, member: MemberId) {
+        let was_read = self.views.current().present().any(|(_, one)| one.id == member);
         let is_news = |known: &mut MemberFlushes| !std::mem::replace(&mut known.is_leaving, true);
-        let news = failed.iter().filter(|(member, _)| self.flushes.with(*member, is_news));
-        if news.count() > 0 {
-            self.views.take_back(|view| self.take_back_filled(view));
+        if was_read && self.flushes.with(member, is_news) {
+            self.take_back();
         }
     }
 
+    /// Nothing counts any more that was read before, and less of what members were filled with.
+    fn take_back(&self) {
+        self.views.take_back(|view| self.take_back_filled(view));
+        // What comes in here from now on looks whether it counts.
+        self.cache.clear();
+    }
+
     /// Takes from a view what members were filled with, but for what they hold for good, where one that is read there has
-    /// told of a loss, or fails. Where the array is over, or bears no loss, no other member has better.
+    /// told of a loss, or fails.
     pub(super) fn take_back_filled(&self, view: &mut ArrayView) {
-        let is_over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
         let may_have_been_read = |member: &MemberView| member.filled_sectors > 0;
-        let takes = !is_over
-            && view.geometry.max_failures() > 0
+        let takes = view.bears_a_loss()
             && view.present().any(|(_, member)| {
                 may_have_been_read(member) && self.flushes.may_have_misled(member.id)
             })

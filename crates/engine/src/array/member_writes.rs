@@ -589,7 +589,7 @@ impl ArrayLane {
         }
         // The controller may wait for these very members, and a lane that has waited has the last word.
         for &(member, error) in &ended.failed {
-            self.array.mailbox.member_failed(member, error);
+            self.array.member_failed(member, error);
         }
         let asked = Arc::new(Asked::new(ended));
         // Counted on for those who would read what it did not replace, until the answer; and for flushes.

@@ -173,7 +173,7 @@ impl ArrayLane {
         let owner: Rc<dyn OpOwner> = self.clone();
         let done = self.lane.io_direct(io, &owner, own_tag);
         match done {
-            Some(IoDone { result: Ok(()), .. }) if !self.array.flushes.any_told() => {
+            Some(IoDone { result: Ok(()), .. }) if self.counts_at_once() => {
                 if let Some(measured) = measured {
                     self.end_copy(slot, measured, true);
                 }
@@ -191,6 +191,12 @@ impl ArrayLane {
         }
     }
 
+    /// Whether what is read without a wait counts, whatever member gives it.
+    #[inline]
+    fn counts_at_once(&self) -> bool {
+        !self.array.flushes.any_told() && self.counts_under(self.with_view(|view| view.epoch))
+    }
+
     /// Takes the end of a direct read. One that failed starts over under a claim.
     pub(super) fn end_direct_read(self: &Rc<Self>, own_tag: u64, done: IoDone) {
         let read = self.direct_reads.take(own_tag);
@@ -204,10 +210,12 @@ impl ArrayLane {
         };
         let this = self.clone();
         self.lane.spawn(async move {
+            let Some(error) = error else {
+                return read.queue.end(read.tag, this.read(read.sector, &read.into).await);
+            };
             let sectors = (read.into.len() / SECTOR_BYTES) as u64;
             let part = Part { first: 0, sectors, array_sector: read.sector };
-            let failed = error.and_then(|error| this.failed_read(read.slot, read.member, error));
-            let failed = Cell::new(failed);
+            let failed = Cell::new(this.failed_read(read.slot, read.member, error));
             let result =
                 this.read_until_it_counts(|| this.read_claimed(&part, &read.into, failed.take()));
             read.queue.end(read.tag, result.await);

@@ -159,12 +159,12 @@ impl ArrayLane {
             while let Err(Stopped::Unplanned) = result
                 && let Some(stripe) = self.read_in_parts(at, &piece.columns).await
             {
+                let counts_from = self.array.views.counts_from();
                 if self.rows_wait() {
                     self.lets_rows_be_written().await;
                     continue;
                 }
                 let known = vec![(piece.columns.clone(), stripe)];
-                let counts_from = self.array.views.counts_from();
                 result = self.write_pieces(map, row, alone, block, known).await;
                 // What is known counts no more where something was taken back before it was used.
                 if counts_from == self.array.views.counts_from() {
@@ -197,7 +197,7 @@ impl ArrayLane {
         if stripes.is_empty() && self.array.rules.keep(Rule::RoundsTakeTheirStripes) {
             stripes = self.take_stripes(map, row.index(), columns);
         }
-        let new_blocks = loop {
+        let (epoch, new_blocks) = loop {
             if self.rows_wait() {
                 // Members may go meanwhile that it came from.
                 stripes.clear();
@@ -240,10 +240,10 @@ impl ArrayLane {
             let may_write = self.with_view(|view| view.rests.is_none());
             if complete && may_write && self.still_holds(&view, &work, &state, &unread, &given) {
                 let keep = worth_keeping && state.parity_trusted && plan.leaves_blocks(&state);
-                break self.compute(&work, &state, plan, blocks, keep);
+                break (view.epoch, self.compute(&work, &state, plan, blocks, keep));
             }
         };
-        self.write_row(&work, new_blocks).await.map_err(Stopped::Failed)
+        self.write_row(&work, new_blocks, epoch).await.map_err(Stopped::Failed)
     }
 
     /// The old data of a row that cannot be read as a whole, block by block: one member lacks sectors here,
@@ -435,8 +435,14 @@ impl ArrayLane {
         [buffer(state.data_count), buffer(state.data_count + 1)]
     }
 
-    /// Writes the new bytes to every member that is there, and answers for what failed.
-    async fn write_row(&self, work: &Work<'_>, new_blocks: NewBlocks) -> Result<Landed, Failed> {
+    /// Writes the new bytes to every member that is there, and answers for what failed. What they are made of was read under
+    /// the view of this `epoch`.
+    async fn write_row(
+        &self,
+        work: &Work<'_>,
+        new_blocks: NewBlocks,
+        epoch: u64,
+    ) -> Result<Landed, Failed> {
         let of_all = self.array.rules.keep(Rule::FuaIsOfAllPieces);
         let pieces = if of_all { work.pieces } else { &work.pieces[..1] };
         let fua = pieces.iter().any(|piece| piece.fua);
@@ -468,8 +474,13 @@ impl ArrayLane {
         // Nothing of a round is cached unless every member has it.
         let landed = written.await;
         let failed_too = !self.array.rules.keep(Rule::FailedRoundsKeepNothing);
-        if landed == Ok(Landed::Whole) || landed.is_err() && failed_too {
+        let keeps = landed == Ok(Landed::Whole) || landed.is_err() && failed_too;
+        // Beside what was written it has what a member gave that may be out by now. All is forgotten that was here then.
+        if keeps && self.counts_under(epoch) {
             self.keep_stripes(work, kept);
+            if !self.counts_under(epoch) {
+                self.forget_stripes(work);
+            }
         }
         landed
     }

@@ -106,7 +106,7 @@ impl ArrayLane {
         let flushed = sources.to_flush(&view).into_iter().map(flush).collect();
         flushes::all_of(flushed, |member, error| {
             failed.push((member, error));
-            self.array.mailbox.member_failed(member, error);
+            self.array.member_failed(member, error);
         })
         .await;
         // What came from a member that failed is taken back with it: the others are asked.

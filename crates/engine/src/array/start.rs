@@ -34,6 +34,8 @@ pub struct Start {
     pub read_only: bool,
     /// Whether the array was in use when it was last seen: what is unsynced may be wrong anywhere.
     pub crashed: bool,
+    /// Whether a member is not here that the superblocks still count on.
+    pub lacks_listed: bool,
     /// Whether the user wants what is missing there to be computed from parity as it is.
     pub accepts_doubt: bool,
     /// Where redundancy is not to be trusted.
@@ -54,6 +56,12 @@ impl Start {
     /// What the crash left in doubt.
     pub(super) fn doubted(&self) -> Ranges {
         if self.crashed { self.unsynced.clone() } else { Ranges::default() }
+    }
+
+    /// Whether it does without a member, and no superblock says so: that may be back after a crash, and what others gave
+    /// meanwhile of what is in doubt would turn back.
+    pub(super) fn is_unrecorded(&self) -> bool {
+        self.crashed && self.lacks_listed
     }
 }
 
@@ -98,7 +106,7 @@ impl Array {
             Levels::Parity | Levels::Others => 0,
         };
         Arc::new(Self {
-            views: Views::new(first_view(start), lanes),
+            views: Views::new(first_view(start), lanes, !start.is_unrecorded() || start.read_only),
             claims: Claims::new(start.settings.stripe_hash_locks()),
             intent: super::Intent::default(),
             flushes: super::Flushes::default(),
@@ -159,7 +167,7 @@ fn first_view(start: &Start) -> ArrayView {
     let unaccepted = if start.accepts_doubt { Ranges::default() } else { doubted.clone() };
     ArrayView {
         epoch: 1,
-        taken_out: 0,
+        taken_out: 1,
         whole: false,
         plain: false,
         slots,

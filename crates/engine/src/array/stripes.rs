@@ -170,6 +170,12 @@ impl ArrayLane {
         self.recycle_all(blocks);
     }
 
+    /// What a round has kept does not count any more.
+    pub(super) fn forget_stripes(&self, work: &Work<'_>) {
+        let units = self.unit_of(work.map).numbers(&work.cover.columns);
+        self.array.cache.forget(work.row.index(), units);
+    }
+
     fn keep_stripe(&self, row: u64, unit: u32, stripe: Stripe) {
         for evicted in self.array.cache.put(row, unit, stripe) {
             evicted.into_iter().for_each(|(_, block)| self.recycle(Some(block)));

@@ -305,6 +305,18 @@ impl ArrayView {
             && self.geometry.enough(&|slot| self.member(slot).is_some())
     }
 
+    /// Whether it may go on without a member. Else no other one has better than that, or nothing is read any more.
+    pub(super) fn bears_a_loss(&self) -> bool {
+        let is_over = matches!(self.mode, WriteMode::Broken | WriteMode::Stopped);
+        !is_over && self.geometry.max_failures() > 0
+    }
+
+    /// Whether `old` has a member that is out here.
+    fn lacks_one_of(&self, old: &Self) -> bool {
+        let is_here = |id| self.present().any(|(_, member)| member.id == id);
+        old.present().any(|(_, member)| !is_here(member.id))
+    }
+
     /// Whether something could be read under `old` that cannot be any more.
     fn reads_less_than(&self, old: &Self) -> bool {
         old.slots.iter().zip(&self.slots).any(|(old, new)| match (old, new) {
@@ -369,8 +381,8 @@ struct Seat {
 const DETACHED: u64 = u64::MAX;
 
 impl Views {
-    /// The first view, for `lanes` lanes.
-    pub fn new(mut view: ArrayView, lanes: usize) -> Self {
+    /// The first view, for `lanes` lanes. `is_settled`: superblocks say whom it does without, or nothing may be written.
+    pub fn new(mut view: ArrayView, lanes: usize, is_settled: bool) -> Self {
         view.describe();
         let seat = || Seat {
             adopted: AtomicU64::new(DETACHED),
@@ -381,7 +393,7 @@ impl Views {
         };
         Self {
             epoch: AtomicU64::new(view.epoch),
-            settled: AtomicU64::new(view.epoch),
+            settled: AtomicU64::new(if is_settled { view.epoch } else { 0 }),
             broken_from: AtomicU64::new(u64::MAX),
             counts_from: AtomicU64::new(0),
             closed: AtomicBool::new(false),
@@ -414,6 +426,11 @@ impl Views {
         view.epoch = epoch;
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
         view.describe();
+        // What it gave may be from before a write that the others have.
+        let goes_on = view.bears_a_loss();
+        if goes_on && view.lacks_one_of(&current) && keep(Rule::OldReadsAreReadAgain) {
+            self.counts_from.store(epoch, Ordering::SeqCst);
+        }
         let is_broken = view.mode == WriteMode::Broken && keep(Rule::BrokenArraysSettleNothing);
         if is_broken && self.broken_from.load(Ordering::SeqCst) == u64::MAX {
             self.broken_from.store(self.settled.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -429,9 +446,7 @@ impl Views {
     /// older one counts no more. No write passes over what is taken back, so that none waits for this to be settled.
     pub(crate) fn take_back(&self, take_back: impl FnOnce(&mut ArrayView)) {
         let mut current = self.current.lock();
-        // No other member has better there, or nothing is read any more.
-        let is_over = matches!(current.mode, WriteMode::Broken | WriteMode::Stopped);
-        if is_over || current.geometry.max_failures() == 0 {
+        if !current.bears_a_loss() {
             return;
         }
         let mut view = ArrayView::clone(&current);

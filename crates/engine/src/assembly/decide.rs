@@ -132,7 +132,7 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     if !are_enough(&members) {
         return Err(Refusal::TooFew { present, needed });
     }
-    refuse_surprise(&model, &members, options)?;
+    let lacks_listed = refuse_surprise(&model, &members, options)?;
     let degraded = needed - present;
     let clean = model.resync_offset_sectors == RESYNC_NONE;
     let has_parity = model.level.has_parity();
@@ -167,6 +167,7 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
         events: model.events,
         read_only: options.read_only,
         crashed,
+        lacks_listed,
         accepts_doubt,
         unsynced,
         by_bitmap: by_bitmap(&members, &replacements, bitmap.as_ref(), &model),

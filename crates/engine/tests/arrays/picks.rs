@@ -213,6 +213,35 @@ fn a_read_only_mirror_in_doubt_gives_what_can_be_read_and_goes_on_giving_it() {
     }
 }
 
+/// The first copy is not there when the array starts after a crash, and is back after the next one.
+#[test]
+fn what_another_copy_gave_stays_where_an_array_has_started_without_the_first_one() {
+    for (seed, shape) in (70..).zip(mirrors()) {
+        for read_only in [false, true] {
+            let mut world = written(shape, seed);
+            let first = first_disk(&mut world);
+            world.write_random(0, BLOCK);
+            let start = world.disks.data().start as usize * SECTOR;
+            let bytes = start..start + BLOCK as usize * SECTOR;
+            world.crash();
+            // Its write had not landed.
+            world.disks.disk(first).bytes[bytes].fill(7);
+            let others: Vec<usize> =
+                (0..usize::from(shape.disks)).filter(|at| *at != first).collect();
+            world.assemble(&others, &Options { read_only, ..run() }).unwrap();
+            if read_only {
+                world.command(Action::ReadWrite).unwrap();
+            }
+            world.command(Action::Freeze).unwrap();
+            world.verify_each(0..BLOCK);
+            world.crash();
+            world.assemble_all().unwrap();
+            world.command(Action::Freeze).unwrap();
+            world.verify_each(0..BLOCK);
+        }
+    }
+}
+
 /// The read waited behind the write that left its block in doubt: what it may do goes by what is so now.
 #[test]
 fn a_read_that_waited_behind_a_failed_write_leaves_no_copy_that_is_read_again() {

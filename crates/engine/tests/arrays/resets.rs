@@ -481,6 +481,48 @@ fn a_read_of_a_member_that_is_out_gives_nothing_once_its_late_flush_has_told() {
     }
 }
 
+/// A write of one sector takes the rest of its unit from a disk that has reset. That is out when the write ends: what the
+/// round has read is kept for no later one.
+#[test]
+fn a_round_keeps_no_block_of_a_member_that_is_out_when_it_ends() {
+    for seed in 235..241 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        world.set("hedged_reads", "0");
+        world.set("read_deadline", "0");
+        let chunk = u64::from(shapes::RAID5.chunk_sectors);
+        let data_disks = u64::from(shapes::RAID5.disks) - 1;
+        let unit = (0..).map(|at| at * chunk).find(|at| world.disk_of(*at) == 0);
+        let unit = unit.expect("it holds data");
+        let row = unit - unit % (data_disks * chunk);
+        let of_row = |at: u64| (row..row + data_disks * chunk).contains(&at);
+        let others: Vec<u64> =
+            (0..data_disks).map(|at| row + at * chunk).filter(|at| *at != unit).collect();
+        let disks: Vec<usize> = others.iter().map(|at| world.disk_of(*at)).collect();
+        let parity = (1..usize::from(shapes::RAID5.disks)).find(|disk| !disks.contains(disk));
+        let parity = parity.expect("it is the last one");
+        world.write_random(unit, 8);
+        world.disks.disk(0).reset();
+        world.disks.disk(parity).writes_hang_in = Some(world.disks.data());
+        let bytes = world.random.bytes(SECTOR);
+        let write =
+            world.start(0, Request::Write { sector: unit + 1, from: Rc::new(bytes), fua: false });
+        world.turns(200);
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(0).unplug();
+        let far = (0..world.sectors()).find(|at| !of_row(*at) && world.disk_of(*at) == 0);
+        world.read(far.expect("it holds data elsewhere"), 1).unwrap();
+        assert_eq!(world.status().degraded(), 1, "{world}");
+        world.disks.disk(parity).writes_hang_in = None;
+        world.end(&write).unwrap();
+        // What was written beside this is lost: the new parity was made of what the disk gave.
+        world.verify_each(unit..unit + 1);
+        world.verify_each(unit + 2..unit + 8);
+        others.iter().for_each(|at| world.write_random(*at, 8));
+        world.verify_each(unit..unit + 1);
+        world.verify_each(unit + 2..unit + 8);
+    }
+}
+
 /// The first part was read of the disk that has reset. Nothing is answered before the second one, which must be computed.
 #[test]
 fn a_part_that_was_read_before_a_flush_told_is_read_again_when_another_part_comes_after() {

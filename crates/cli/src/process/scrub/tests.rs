@@ -34,7 +34,7 @@ fn status(action: SyncAction, delayed: bool, waiting: Option<SyncAction>) -> Arr
 #[test]
 fn a_scrub_keeps_its_time_while_it_waits_and_ends_when_it_goes_on_after_that() {
     let now = Instant::now();
-    let budget = Budget { ends: now, kept: now };
+    let budget = Budget { given: now, ends: now, kept: now };
     let check = Some(SyncAction::Check);
     let resync = Phase::of(&status(SyncAction::Resync, false, check));
     assert_eq!(resync, Phase::Waits);
@@ -52,4 +52,13 @@ fn a_scrub_keeps_its_time_while_it_waits_and_ends_when_it_goes_on_after_that() {
 #[test]
 fn a_scrub_that_other_arrays_delay_waits() {
     assert_eq!(Phase::of(&status(SyncAction::Repair, true, None)), Phase::Waits);
+}
+
+/// The answer says that none runs: the scrub was ordered after it.
+#[test]
+fn what_was_asked_before_a_scrub_was_ordered_does_not_end_it() {
+    let given = Instant::now();
+    let budget = Budget { given, ends: given, kept: given };
+    assert!(!budget.is_meant(given - Duration::from_millis(1)));
+    assert!(budget.is_meant(given));
 }

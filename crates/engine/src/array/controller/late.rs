@@ -54,7 +54,7 @@ impl Controller {
                         Scope::Time => {}
                         Scope::Sectors => return array.mailbox.member_answered(member),
                         Scope::Space | Scope::Member | Scope::Array => {
-                            return array.mailbox.member_failed(member, error);
+                            return array.member_failed(member, error);
                         }
                     },
                 }

@@ -106,6 +106,7 @@ impl Controller {
         let enough = self.bears_loss_of(&lost);
         if enough {
             self.promote_filled(&lost);
+            self.is_unrecorded |= self.mode == WriteMode::ReadOnly;
         }
         for (id, error) in leaving.iter() {
             let Some(index) = self.index_of(*id) else { continue };

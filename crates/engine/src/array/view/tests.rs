@@ -11,7 +11,7 @@ fn without(gone: u16) -> ArrayView {
 #[test]
 fn what_was_settled_when_an_array_broke_stays_settled_and_nothing_else_becomes_so() {
     for is_settled in [true, false] {
-        let views = Views::new(without(0), 1);
+        let views = Views::new(without(0), 1, true);
         views.publish(without(1), |_| {});
         if is_settled {
             views.settle();
@@ -27,7 +27,7 @@ fn what_was_settled_when_an_array_broke_stays_settled_and_nothing_else_becomes_s
 #[test]
 fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_becomes_so() {
     for is_settled in [true, false] {
-        let views = Views::new(without(0), 1);
+        let views = Views::new(without(0), 1, true);
         views.publish(without(1), |_| {});
         if is_settled {
             views.settle();
@@ -43,7 +43,7 @@ fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_
 /// Lanes do not follow any more: nobody would read again.
 #[test]
 fn what_a_flush_tells_after_the_end_of_an_array_makes_no_view() {
-    let views = Views::new(ArrayView { mode: WriteMode::Stopped, ..without(0) }, 1);
+    let views = Views::new(ArrayView { mode: WriteMode::Stopped, ..without(0) }, 1, true);
     let last = views.epoch();
     views.take_back(ArrayView::filled_fall_back);
     assert_eq!((views.epoch(), views.counts_from()), (last, 0));

@@ -144,12 +144,12 @@ pub(super) fn is_in_sync(member: &Candidate) -> bool {
 }
 
 /// An array that is more degraded than it knows starts only when told to: the missing member may
-/// come a second later.
+/// come a second later. Whether it is.
 pub(super) fn refuse_surprise(
     model: &Superblock,
     members: &[Candidate],
     options: &Options,
-) -> Result<(), Refusal> {
+) -> Result<bool, Refusal> {
     let listed: BTreeSet<u16> = model.roles.iter().filter_map(|role| role.slot()).collect();
     // A replacement holds no slot: where the member is missing that it replaces, so is that.
     let there = members.iter().filter(|member| !replaces(member));
@@ -159,5 +159,5 @@ pub(super) fn refuse_surprise(
     if missing > 0 && !options.run && !options.force {
         return Err(Refusal::Missing { missing });
     }
-    Ok(())
+    Ok(missing > 0)
 }
