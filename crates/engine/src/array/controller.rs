@@ -250,7 +250,7 @@ impl Member {
 
 impl Controller {
     pub(super) fn new(start: Start, array: Arc<Array>, port: Rc<ArrayLane>) -> Self {
-        let is_unrecorded = start.is_unrecorded();
+        let (crashed, is_unrecorded) = (start.crashed, start.is_unrecorded());
         let members = start.members.into_iter().map(|member| Member {
             bad: Arc::new(member.listed()),
             id: member.id,
@@ -313,7 +313,10 @@ impl Controller {
             array,
             port,
         };
-        controller.resynced = Durable::found(controller.resync_readable().sector());
+        // What assembly has made of a crash is on no member yet.
+        if !crashed {
+            controller.resynced = Durable::found(controller.resync_readable().sector());
+        }
         let names_one = controller.model().superblock.features.contains(Features::BITMAP_OFFSET);
         controller.outruns_bitmap = names_one && controller.bitmap.is_none();
         controller
@@ -645,14 +648,16 @@ impl Controller {
             |view: &ArrayView| view.present().map(|(slot, m)| (slot, m.id)).collect::<Vec<_>>();
         let other_members = ids(&old) != ids(&view);
         let but_for = |view: &mut ArrayView| self.array.take_back_filled(view);
-        let epoch = self.array.views.publish(view, but_for);
+        // Parity of a row that lacks a member, or gets one, is not to be found there. What comes in from then on looks
+        // whether it counts.
+        let forget = || {
+            if other_members {
+                self.array.cache.clear()
+            }
+        };
+        let epoch = self.array.views.publish(view, but_for, forget);
         *self.array.failed.lock() = self.failed();
         self.array.mailbox.is_in_doubt_only_in(&self.doubted);
-        if other_members {
-            // Parity of a row that lacks a member, or gets one, is not to be found here. What comes in from now on looks
-            // whether it counts.
-            self.array.cache.clear();
-        }
         epoch
     }
 

@@ -335,9 +335,7 @@ impl Array {
 
     /// Nothing counts any more that was read before, and less of what members were filled with.
     fn take_back(&self) {
-        self.views.take_back(|view| self.take_back_filled(view));
-        // What comes in here from now on looks whether it counts.
-        self.cache.clear();
+        self.views.take_back(|view| self.take_back_filled(view), || self.cache.clear());
     }
 
     /// Takes from a view what members were filled with, but for what they hold for good, where one that is read there has

@@ -29,7 +29,11 @@ impl Outliers {
     /// Takes note of a range. What was known of it before counts no more.
     pub fn insert(&mut self, range: Range<u64>, slots: Slots) {
         self.forget(&range);
-        if self.0.len() < RANGES_MAX {
+        let touches = |known: &Range<u64>| known.end == range.start || range.end == known.start;
+        let beside = self.0.iter_mut().find(|(known, of)| *of == slots && touches(known));
+        if let Some((known, _)) = beside {
+            *known = known.start.min(range.start)..known.end.max(range.end);
+        } else if self.0.len() < RANGES_MAX {
             self.0.push((range, slots));
         }
     }

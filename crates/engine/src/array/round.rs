@@ -327,12 +327,12 @@ impl ArrayLane {
         unread: &Unread,
         given: &Places,
     ) -> bool {
+        if !self.counts_under(before.epoch) {
+            return false;
+        }
         let is_same_view = self.with_view(|view| view.epoch == before.epoch);
         if is_same_view && !self.array.flushes.any_told() {
             return true;
-        }
-        if !self.counts_under(before.epoch) {
-            return false;
         }
         let Work { map, row, cover, .. } = work;
         let sectors = row.member_sectors(&cover.columns);

@@ -418,8 +418,14 @@ impl Views {
     }
 
     /// Makes `view` the newest one and wakes every lane. Its epoch is set here. `but_for` takes from it what must not
-    /// be read as things are in this moment.
-    pub fn publish(&self, mut view: ArrayView, but_for: impl FnOnce(&mut ArrayView)) -> u64 {
+    /// be read as things are in this moment. `forget` forgets what was read before: no lane has the view yet, and none
+    /// that has an older one uses what it reads, where a member is out.
+    pub fn publish(
+        &self,
+        mut view: ArrayView,
+        but_for: impl FnOnce(&mut ArrayView),
+        forget: impl FnOnce(),
+    ) -> u64 {
         let mut current = self.current.lock();
         but_for(&mut view);
         let epoch = current.epoch + 1;
@@ -431,6 +437,7 @@ impl Views {
         if goes_on && view.lacks_one_of(&current) && keep(Rule::OldReadsAreReadAgain) {
             self.counts_from.store(epoch, Ordering::SeqCst);
         }
+        forget();
         let is_broken = view.mode == WriteMode::Broken && keep(Rule::BrokenArraysSettleNothing);
         if is_broken && self.broken_from.load(Ordering::SeqCst) == u64::MAX {
             self.broken_from.store(self.settled.load(Ordering::SeqCst) + 1, Ordering::SeqCst);
@@ -443,8 +450,9 @@ impl Views {
     }
 
     /// A flush has told of a loss, or a member fails: makes a view in which `take_back` has its way. What was read under an
-    /// older one counts no more. No write passes over what is taken back, so that none waits for this to be settled.
-    pub(crate) fn take_back(&self, take_back: impl FnOnce(&mut ArrayView)) {
+    /// older one counts no more, and `forget` forgets it before any lane has this one. No write passes over what is taken
+    /// back, so that none waits for this to be settled.
+    pub(crate) fn take_back(&self, take_back: impl FnOnce(&mut ArrayView), forget: impl FnOnce()) {
         let mut current = self.current.lock();
         if !current.bears_a_loss() {
             return;
@@ -455,10 +463,11 @@ impl Views {
         take_back(&mut view);
         view.describe();
         let epoch = view.epoch;
-        *current = Arc::new(view);
         if keep(Rule::OldReadsAreReadAgain) {
             self.counts_from.store(epoch, Ordering::SeqCst);
         }
+        forget();
+        *current = Arc::new(view);
         self.epoch.store(epoch, Ordering::SeqCst);
         if self.settled.load(Ordering::SeqCst) >= before {
             self.settled.store(epoch, Ordering::SeqCst);

@@ -114,7 +114,7 @@ impl Controller {
             match member.state {
                 MemberState::InSync(slot) if !enough => {
                     // What it can still read, it may.
-                    if error.kind.scope() != Scope::Sectors {
+                    if !matches!(error.kind.scope(), Scope::Sectors | Scope::Space) {
                         member.state = MemberState::Lost(slot);
                     }
                 }

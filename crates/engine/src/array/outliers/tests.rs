@@ -82,3 +82,15 @@ fn where_what_an_outlier_has_was_computed_anew_only_the_others_stay_outliers() {
     assert_eq!(of(&outliers, 12..16), Some(slots([3])));
     assert_eq!(of(&outliers, 12..17), None);
 }
+
+/// A stream of small writes that found no room is one range.
+#[test]
+fn neighbours_with_the_same_outliers_are_one_range() {
+    let mut outliers = Outliers::default();
+    for range in 0..2 * RANGES_MAX as u64 {
+        outliers.insert(range * 8..range * 8 + 8, slots([2]));
+    }
+    outliers.insert(2 * RANGES_MAX as u64 * 8..2 * RANGES_MAX as u64 * 8 + 8, slots([1]));
+    assert_eq!(outliers.0.len(), 2);
+    assert_eq!(of(&outliers, 0..2 * RANGES_MAX as u64 * 8), Some(slots([2])));
+}

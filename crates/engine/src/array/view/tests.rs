@@ -12,12 +12,12 @@ fn without(gone: u16) -> ArrayView {
 fn what_was_settled_when_an_array_broke_stays_settled_and_nothing_else_becomes_so() {
     for is_settled in [true, false] {
         let views = Views::new(without(0), 1, true);
-        views.publish(without(1), |_| {});
+        views.publish(without(1), |_| {}, || {});
         if is_settled {
             views.settle();
         }
         let last = views.current();
-        views.publish(ArrayView { mode: WriteMode::Broken, ..without(1) }, |_| {});
+        views.publish(ArrayView { mode: WriteMode::Broken, ..without(1) }, |_| {}, || {});
         views.settle();
         assert_eq!(views.is_settled_up_to(&last), is_settled);
     }
@@ -28,12 +28,12 @@ fn what_was_settled_when_an_array_broke_stays_settled_and_nothing_else_becomes_s
 fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_becomes_so() {
     for is_settled in [true, false] {
         let views = Views::new(without(0), 1, true);
-        views.publish(without(1), |_| {});
+        views.publish(without(1), |_| {}, || {});
         if is_settled {
             views.settle();
         }
         let last = views.current();
-        views.take_back(ArrayView::filled_fall_back);
+        views.take_back(ArrayView::filled_fall_back, || {});
         assert_eq!(views.is_settled_up_to(&last), is_settled);
         assert_eq!(views.is_settled_up_to(&views.current()), is_settled);
         assert_eq!(views.counts_from(), views.epoch());
@@ -45,6 +45,17 @@ fn what_was_settled_when_a_flush_tells_of_a_loss_stays_settled_and_nothing_else_
 fn what_a_flush_tells_after_the_end_of_an_array_makes_no_view() {
     let views = Views::new(ArrayView { mode: WriteMode::Stopped, ..without(0) }, 1, true);
     let last = views.epoch();
-    views.take_back(ArrayView::filled_fall_back);
+    views.take_back(ArrayView::filled_fall_back, || {});
     assert_eq!((views.epoch(), views.counts_from()), (last, 0));
+}
+
+/// A lane that has the new view may use what stands there.
+#[test]
+fn what_was_read_before_is_forgotten_when_it_counts_no_more_and_no_lane_has_the_new_view() {
+    let views = Views::new(without(0), 1, true);
+    let looks = || (views.counts_from(), views.epoch());
+    views.take_back(ArrayView::filled_fall_back, || assert_eq!(looks(), (2, 1)));
+    assert_eq!(looks(), (2, 2));
+    views.publish(without(1), |_| {}, || assert_eq!(looks(), (3, 2)));
+    assert_eq!(looks(), (3, 3));
 }

@@ -409,7 +409,7 @@ fn behind_the_filled(tell: &mut Teller) -> (Vec<Aim>, Wishes) {
         tell.after(Point::SlotIsGiven, 1),
         tell.after(Point::WindowIsDone, 1),
         Aim {
-            late_by: Duration::from_millis(20),
+            late_by: Duration::from_millis(8),
             ..tell.at(Point::AnsweredBehind, Happening::PowerCut, 1)
         },
     ];
