@@ -133,7 +133,8 @@ impl HostDevice for LoopDevice {
     }
 }
 
-/// Has a device detached as soon as its last user is gone, and this descriptor is closed. Nothing may be attached.
+/// Has a device detached as soon as its last user is gone, and this descriptor is closed. A device to which
+/// nothing is attached is left alone.
 ///
 /// For a process that does not serve the file: this waits until what is under way on the device has ended.
 pub fn let_go(device: impl AsFd) -> io::Result<()> {

@@ -320,12 +320,12 @@ impl Array {
 
     /// A member fails. The controller hears of it, and may be waiting for something.
     pub(super) fn member_failed(&self, member: MemberId, error: IoError) {
-        self.is_leaving(member);
+        self.member_leaves(member);
         self.mailbox.member_failed(member, error);
     }
 
     /// A member fails, and is there until the others have answered. It may have reset before, and told nothing.
-    pub(super) fn is_leaving(&self, member: MemberId) {
+    pub(super) fn member_leaves(&self, member: MemberId) {
         let was_read = self.views.current().present().any(|(_, one)| one.id == member);
         let is_news = |known: &mut MemberFlushes| !std::mem::replace(&mut known.is_leaving, true);
         if was_read && self.flushes.with(member, is_news) {

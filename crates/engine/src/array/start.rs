@@ -58,8 +58,8 @@ impl Start {
         if self.crashed { self.unsynced.clone() } else { Ranges::default() }
     }
 
-    /// Whether it does without a member, and no superblock says so: that may be back after a crash, and what others gave
-    /// meanwhile of what is in doubt would turn back.
+    /// Whether a member is missing after a crash, and no superblock says so. It may be back after the next crash: blocks in
+    /// doubt that others gave meanwhile would turn back.
     pub(super) fn is_unrecorded(&self) -> bool {
         self.crashed && self.lacks_listed
     }

@@ -381,7 +381,7 @@ struct Seat {
 const DETACHED: u64 = u64::MAX;
 
 impl Views {
-    /// The first view, for `lanes` lanes. `is_settled`: superblocks say whom it does without, or nothing may be written.
+    /// The first view, for `lanes` lanes. `is_settled`: the superblocks say which members are out, or nothing may be written.
     pub fn new(mut view: ArrayView, lanes: usize, is_settled: bool) -> Self {
         view.describe();
         let seat = || Seat {
@@ -418,8 +418,8 @@ impl Views {
     }
 
     /// Makes `view` the newest one and wakes every lane. Its epoch is set here. `but_for` takes from it what must not
-    /// be read as things are in this moment. `forget` forgets what was read before: no lane has the view yet, and none
-    /// that has an older one uses what it reads, where a member is out.
+    /// be read in this moment. `forget` drops what is cached, before any lane has the view. Where a member is out, what was
+    /// read under an older view counts no more by then.
     pub fn publish(
         &self,
         mut view: ArrayView,
@@ -432,7 +432,7 @@ impl Views {
         view.epoch = epoch;
         view.taken_out = if view.reads_less_than(&current) { epoch } else { current.taken_out };
         view.describe();
-        // What it gave may be from before a write that the others have.
+        // What the member that is out gave may be from before a write that the others have.
         let goes_on = view.bears_a_loss();
         if goes_on && view.lacks_one_of(&current) && keep(Rule::OldReadsAreReadAgain) {
             self.counts_from.store(epoch, Ordering::SeqCst);

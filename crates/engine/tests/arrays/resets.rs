@@ -434,16 +434,21 @@ fn nothing_is_read_of_a_member_that_has_told_after_it_was_late_with_a_flush() {
     }
 }
 
+/// The first disk does not answer a flush of what was written.
+fn hangs_in_a_flush(world: &mut World) -> Pending {
+    world.set("read_deadline", "0");
+    world.serve(0, Request::Flush).unwrap();
+    world.write_random(0, world.sectors());
+    world.disks.disk(0).flush_hangs_on = Some(1);
+    world.start(1, Request::Flush)
+}
+
 /// It was answered at its deadline, and tells of a loss when it ends.
 #[test]
 fn nothing_is_read_of_a_member_whose_flush_has_failed_after_its_deadline() {
     for (seed, shape) in (215..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.set("read_deadline", "0");
-        world.serve(0, Request::Flush).unwrap();
-        world.write_random(0, world.sectors());
-        world.disks.disk(0).flush_hangs_on = Some(1);
-        let flush = world.start(1, Request::Flush);
+        let flush = hangs_in_a_flush(&mut world);
         world.sleep_ms(9_000);
         // The others are asked, and answer late.
         let records = 0..world.disks.data().start;
@@ -465,11 +470,7 @@ fn nothing_is_read_of_a_member_whose_flush_has_failed_after_its_deadline() {
 fn a_read_of_a_member_that_is_out_gives_nothing_once_its_late_flush_has_told() {
     for (seed, shape) in (225..).zip(shapes::of_one_loss()) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
-        world.set("read_deadline", "0");
-        world.serve(0, Request::Flush).unwrap();
-        world.write_random(0, world.sectors());
-        world.disks.disk(0).flush_hangs_on = Some(1);
-        let flush = world.start(1, Request::Flush);
+        let flush = hangs_in_a_flush(&mut world);
         let reads = read_all_while_the_first_hangs(&mut world);
         world.end(&flush).unwrap();
         assert_eq!(world.status().degraded(), 1, "{world}");

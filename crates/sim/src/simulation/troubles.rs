@@ -543,8 +543,7 @@ impl Simulation {
         }
     }
 
-    /// The same, but that the disk stays, and the operator fails another one, which may be the only one to have what was
-    /// written last.
+    /// A disk resets and stays. The operator fails another one, which may be the only one to have what was written last.
     fn reset_and_fail(&mut self) -> Result<(), Failure> {
         let Some(disk) = self.lose_a_cache()? else { return Ok(()) };
         let others: Vec<_> = self.members_in_sync().filter(|other| *other != disk).collect();

@@ -87,7 +87,7 @@ impl Controller {
             return Leaving { put_off, ..Leaving::default() };
         }
         // What others were filled with is not read while the rest is asked.
-        failed.iter().for_each(|(member, _)| self.array.is_leaving(*member));
+        failed.iter().for_each(|(member, _)| self.array.member_leaves(*member));
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
         let others = self.members.iter().filter(others).map(|member| self.answers(member));
