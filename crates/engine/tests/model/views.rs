@@ -3,7 +3,7 @@
 
 use std::rc::Rc;
 
-use mdspace_engine::array::{Array, ArrayLane, Rule};
+use mdspace_engine::array::{Array, ArrayLane, BrokenHere, Rule};
 use mdspace_engine::status::MemberState;
 use mdspace_format::Level;
 use shuttle::rand::{Rng, thread_rng};
@@ -55,10 +55,28 @@ fn no_write_is_answered_before_all_lanes_and_survivors_know_of_the_failure() {
 }
 
 #[test]
-#[should_panic(expected = "the failed member was read")]
-fn the_test_notices_a_view_that_is_settled_before_every_lane_uses_it() {
+fn a_lane_that_has_not_adopted_the_view_reads_again_under_it() {
     let broken = Some(Rule::LanesAdoptWhatIsSettled);
     shuttle::check_random(move || write_while_a_member_fails(broken), 5000);
+}
+
+#[test]
+fn where_every_lane_adopts_first_nothing_need_be_read_again() {
+    let unaware = || {
+        let _broken = BrokenHere::new(Rule::OldReadsAreReadAgain);
+        write_while_a_member_fails(None);
+    };
+    shuttle::check_random(unaware, 5000);
+}
+
+#[test]
+#[should_panic(expected = "the failed member was read")]
+fn the_test_notices_when_no_lane_adopts_first_and_none_reads_again() {
+    let unaware = || {
+        let _broken = BrokenHere::new(Rule::OldReadsAreReadAgain);
+        write_while_a_member_fails(Some(Rule::LanesAdoptWhatIsSettled));
+    };
+    shuttle::check_random(unaware, 5000);
 }
 
 #[test]
