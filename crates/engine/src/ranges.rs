@@ -90,12 +90,13 @@ impl Ranges {
         if range.is_empty() {
             return;
         }
-        let cut = self.0.iter().flat_map(|known| {
-            let before = known.start..known.end.min(range.start);
-            let after = known.start.max(range.end)..known.end;
-            [before, after]
-        });
-        self.0 = cut.filter(|piece| !piece.is_empty()).collect();
+        let first = self.0.partition_point(|known| known.end <= range.start);
+        let last = self.0.partition_point(|known| known.start < range.end);
+        if first >= last {
+            return;
+        }
+        let rests = [self.0[first].start..range.start, range.end..self.0[last - 1].end];
+        self.0.splice(first..last, rests.into_iter().filter(|rest| !rest.is_empty()));
     }
 }
 

@@ -8,6 +8,7 @@
 #[cfg(test)]
 mod tests;
 
+use std::collections::BTreeMap;
 use std::ops::Range;
 
 use smallvec::SmallVec;
@@ -18,48 +19,39 @@ use crate::ranges::Ranges;
 /// Slots of one row.
 pub type Slots = SmallVec<[Slot; 2]>;
 
-/// Most ranges of which this is known.
-const RANGES_MAX: usize = 1 << 10;
-
-/// Ranges of member sectors, and the slots whose blocks are not of one time there with all others.
+/// Slots whose blocks are not of one time with all others, and the member sectors where that is so. Each sector stands
+/// under one set of slots, which is sorted.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Outliers(Vec<(Range<u64>, Slots)>);
+pub struct Outliers(BTreeMap<Slots, Ranges>);
 
 impl Outliers {
     /// Takes note of a range. What was known of it before counts no more.
-    pub fn insert(&mut self, range: Range<u64>, slots: Slots) {
+    pub fn insert(&mut self, range: Range<u64>, mut slots: Slots) {
         self.forget(&range);
-        let touches = |known: &Range<u64>| known.end == range.start || range.end == known.start;
-        let beside = self.0.iter_mut().find(|(known, of)| *of == slots && touches(known));
-        if let Some((known, _)) = beside {
-            *known = known.start.min(range.start)..known.end.max(range.end);
-        } else if self.0.len() < RANGES_MAX {
-            self.0.push((range, slots));
-        }
+        slots.sort_unstable();
+        slots.dedup();
+        self.0.entry(slots).or_default().insert(range);
     }
 
     /// Nothing is known of a range any more.
     pub fn forget(&mut self, range: &Range<u64>) {
-        self.change(range, |_| None);
+        self.0.values_mut().for_each(|known| known.remove(range));
+        self.0.retain(|_, known| !known.is_empty());
     }
 
     /// What a slot has in a range fits all others by now: it was computed without the outliers. Where there was no other
     /// outlier the row is of one time.
     pub fn fits(&mut self, slot: Slot, range: &Range<u64>) {
-        self.change(range, |slots| Some(slots.iter().copied().filter(|it| *it != slot).collect()));
-    }
-
-    fn change(&mut self, range: &Range<u64>, change: impl Fn(&Slots) -> Option<Slots>) {
-        let parts = std::mem::take(&mut self.0).into_iter().flat_map(|(known, slots)| {
-            let before = known.start..known.end.min(range.start);
-            let within = known.start.max(range.start)..known.end.min(range.end);
-            let after = known.start.max(range.end)..known.end;
-            let changed = change(&slots);
-            [(before, Some(slots.clone())), (within, changed), (after, Some(slots))]
-        });
-        let known = parts.filter(|(part, _)| !part.is_empty());
-        let known = known.filter_map(|(part, slots)| Some((part, slots?)));
-        self.0.extend(known.take(RANGES_MAX));
+        let of_it = self.0.iter().filter(|(slots, _)| slots.contains(&slot));
+        let fit: Vec<(Slots, Ranges)> = of_it
+            .map(|(slots, known)| {
+                let others = slots.iter().copied().filter(|other| *other != slot).collect();
+                (others, known.within(range))
+            })
+            .collect();
+        for (others, parts) in fit {
+            parts.iter().for_each(|part| self.insert(part, others.clone()));
+        }
     }
 
     /// The slots to do without in a range, if that is known of all of it that is in doubt.
@@ -68,11 +60,12 @@ impl Outliers {
             return None;
         }
         let (mut unknown, mut slots) = (doubted.within(range), Slots::new());
-        for (part, of_part) in self.known(range, doubted) {
-            unknown.remove(part);
-            let new = of_part.iter().filter(|slot| !slots.contains(slot));
-            slots.extend(new.copied().collect::<Slots>());
+        for (of_part, parts) in self.known(range, doubted) {
+            parts.iter().for_each(|part| unknown.remove(&part));
+            slots.extend_from_slice(of_part);
         }
+        slots.sort_unstable();
+        slots.dedup();
         unknown.is_empty().then_some(slots)
     }
 
@@ -83,7 +76,7 @@ impl Outliers {
 
     /// Whether a slot is to be done without wherever something is known of a range.
     pub fn names(&self, slot: Slot, range: &Range<u64>, doubted: &Ranges) -> bool {
-        self.known(range, doubted).all(|(_, slots)| slots.contains(&slot))
+        self.known(range, doubted).all(|(slots, _)| slots.contains(&slot))
     }
 
     /// What is known of a range where it is in doubt. What is known of the rest counts for nothing.
@@ -91,14 +84,15 @@ impl Outliers {
         &self,
         range: &Range<u64>,
         doubted: &Ranges,
-    ) -> impl Iterator<Item = &(Range<u64>, Slots)> {
+    ) -> impl Iterator<Item = (&Slots, Ranges)> {
         let in_doubt = doubted.within(range);
-        self.0.iter().filter(move |(part, _)| in_doubt.overlaps(part))
+        let here = self.0.iter().map(move |(slots, known)| (slots, known.both(&in_doubt)));
+        here.filter(|(_, parts)| !parts.is_empty())
     }
 
     /// What is known, range by range.
-    pub fn iter(&self) -> impl Iterator<Item = &(Range<u64>, Slots)> {
-        self.0.iter()
+    pub fn iter(&self) -> impl Iterator<Item = (Range<u64>, &Slots)> {
+        self.0.iter().flat_map(|(slots, known)| known.iter().map(move |range| (range, slots)))
     }
 
     /// Whether nothing is known.
