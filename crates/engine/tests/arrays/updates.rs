@@ -28,6 +28,47 @@ fn refuse_bitmaps(world: &World, disk: usize) {
     disk.errors_in = Some(start..start + 8);
 }
 
+/// Every member lies on one file system that copies what is written, and it has no room for a moment: neither the bits of a
+/// write nor the superblocks can be written.
+#[test]
+fn no_member_fails_when_metadata_have_no_room_for_a_moment() {
+    for (seed, shape) in (30..).zip([shapes::RAID1, shapes::RAID6, shapes::RAID10]) {
+        for refuse in [refuse_superblocks, refuse_bitmaps] {
+            let mut world = World::synced(Setup::new(shape, seed));
+            world.write_random(0, world.sectors());
+            world.wait_clean();
+            for disk in 0..usize::from(shape.disks) {
+                refuse(&world, disk);
+                world.disks.disk(disk).write_error = Some(IoErrorKind::NoSpace);
+            }
+            let bytes = world.random.bytes(16 * SECTOR);
+            let from = Rc::new(bytes.clone());
+            let pending = world.start(0, Request::Write { sector: 0, from, fua: false });
+            world.sleep_ms(2000);
+            assert!(!pending.has_ended(), "{world}");
+            (0..usize::from(shape.disks)).for_each(|disk| world.disks.disk(disk).plug());
+            assert_eq!(world.end(&pending), Ok(()), "{world}");
+            world.model[..bytes.len()].copy_from_slice(&bytes);
+            assert_eq!(world.status().degraded(), 0, "{world}");
+            world.verify();
+        }
+    }
+}
+
+/// The others record that it is out, and go on.
+#[test]
+fn a_member_that_finds_no_room_for_metadata_for_long_is_failed() {
+    for (seed, shape) in (40..).zip([shapes::RAID1, shapes::RAID6]) {
+        let mut world = World::synced(Setup::new(shape, seed));
+        world.wait_clean();
+        refuse_superblocks(&world, 1);
+        world.disks.disk(1).write_error = Some(IoErrorKind::NoSpace);
+        world.write_random(0, 16);
+        assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
+        world.verify();
+    }
+}
+
 /// Nothing is under way that would have the controller look again: the array is dirty, and no sync task
 /// runs.
 #[test]

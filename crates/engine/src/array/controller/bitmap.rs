@@ -143,7 +143,7 @@ impl Controller {
         part: Part,
     ) -> Result<(), (MemberId, IoError)> {
         match self.bitmap_part_of(&member.superblock, &member.info, part) {
-            Some((sector, bytes)) => self.write_metadata(member, sector, bytes).await,
+            Some((sector, bytes)) => self.write_with_room(member, sector, bytes).await,
             None => Ok(()),
         }
     }

@@ -17,13 +17,16 @@ use super::super::flushes::{DurableWrite, Flush};
 use super::super::points::Point;
 use super::super::rules::Rule;
 use super::progress::FlushReceipt;
-use super::{Controller, Member, WriteMode, promised_sectors};
+use super::{Controller, Member, MemberState, WriteMode, promised_sectors};
 
 /// Bytes of the superblock's area.
 const SUPERBLOCK_BYTES: usize = 4096;
 
 /// How long a member may take for what the controller asks, where `write_deadline` is none.
 const PATIENCE_WITHOUT_DEADLINE: Duration = Duration::from_secs(60);
+
+/// How long after a write of metadata found no space it is tried again.
+const ROOM_AGAIN: Duration = Duration::from_millis(100);
 
 impl Controller {
     /// Writes one update to every live member: the bitmap's header, then the superblocks, so that
@@ -96,7 +99,7 @@ impl Controller {
         let live = self.members.iter().filter(|member| member.is_live());
         let behind = live.filter_map(|member| Some((member, member.behind.as_ref()?)));
         let writes = behind.map(|(member, others_have)| {
-            self.write_metadata(member, others_have.place.sector, others_have.encode_sectors())
+            self.write_with_room(member, others_have.place.sector, others_have.encode_sectors())
         });
         let failed = failures(join_all(writes).await);
         // Who has failed is taken out.
@@ -180,7 +183,7 @@ impl Controller {
         let live = self.members.iter().filter(|member| is_written(member));
         let writes = live.map(|member| {
             let sector = member.superblock.place.sector;
-            self.write_metadata(member, sector, member.superblock.encode_sectors())
+            self.write_with_room(member, sector, member.superblock.encode_sectors())
         });
         let failed = failures(join_all(writes).await);
         let has_failed = |member: &Member| failed.iter().any(|(id, _)| *id == member.id);
@@ -193,6 +196,31 @@ impl Controller {
             }
         }
         failed
+    }
+
+    /// Writes metadata that no other place can take, durably. A member in sync that has no space for it is not failed
+    /// at once: the file system below may get room, and it holds the same on all members that lie on it.
+    pub(super) async fn write_with_room(
+        &self,
+        member: &Member,
+        sector: u64,
+        bytes: Vec<u8>,
+    ) -> Result<(), (MemberId, IoError)> {
+        let may_wait = matches!(member.state, MemberState::InSync(_));
+        let until = self.lane.lived() + self.patience_span();
+        loop {
+            let written = self.write_metadata(member, sector, bytes.clone()).await;
+            let has_room =
+                !matches!(written, Err((_, error)) if error.kind.scope() == Scope::Space);
+            if has_room || !may_wait || self.lane.lived() >= until {
+                return written;
+            }
+            let again = async {
+                self.lane.live_until(self.lane.lived() + ROOM_AGAIN).await;
+                Ok(())
+            };
+            self.answer_of(member, again).await?;
+        }
     }
 
     /// Writes metadata of one member, durably.
