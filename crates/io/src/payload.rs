@@ -19,24 +19,26 @@ use crate::driver::Stock;
 /// slice only after they are complete: from the first [`Source::stable`] on nothing may fill it.
 ///
 /// A transfer that misses its deadline keeps the memory that it was given, for as long as it takes: the
-/// answer is put together in other memory.
+/// answer is put together in other memory, and a read that is repeated begins there. So often as that happens.
 pub struct Payload {
-    memory: ManuallyDrop<Arc<Memory>>,
+    first: ManuallyDrop<Held>,
     /// Transfers under way that fill it, late ones apart.
     filling: Cell<u32>,
-    /// What counts instead of `memory` since a transfer into that was overtaken.
-    instead: OnceCell<Arc<Memory>>,
-    /// The memory that counts is a late transfer's: what is put next goes elsewhere.
+    /// The memory that counts is a late transfer's: what comes next goes elsewhere.
     is_left: Cell<bool>,
     frozen: Cell<bool>,
     stock: Rc<Stock>,
 }
 
-/// Which memory of a payload a transfer was lent.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Lent {
-    First,
-    Instead,
+/// Which memory of a payload a transfer was lent: how many had been left by then.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Lent(u32);
+
+/// Memory of a payload.
+struct Held {
+    memory: Arc<Memory>,
+    /// What counts instead since a transfer into it was overtaken.
+    instead: OnceCell<Box<Held>>,
 }
 
 /// The bytes of a payload, which other lanes may see once they are frozen.
@@ -74,15 +76,14 @@ impl Deref for Memory {
 
 impl Payload {
     pub(crate) fn new(stock: Rc<Stock>, len: usize) -> Rc<Self> {
-        let memory = ManuallyDrop::new(Memory::new(stock.allocate(len)));
-        let (filling, frozen) = (Cell::new(0), Cell::new(false));
-        let (instead, is_left) = (OnceCell::new(), Cell::new(false));
-        Rc::new(Self { memory, filling, instead, is_left, frozen, stock })
+        let first = ManuallyDrop::new(Held::new(stock.allocate(len)));
+        let (filling, is_left, frozen) = (Cell::new(0), Cell::new(false), Cell::new(false));
+        Rc::new(Self { first, filling, is_left, frozen, stock })
     }
 
     /// Bytes that it holds.
     pub fn len(&self) -> usize {
-        self.memory.buffer.len()
+        self.first.memory.buffer.len()
     }
 
     /// Whether it holds nothing.
@@ -97,9 +98,18 @@ impl Payload {
         bytes
     }
 
+    /// All memory that was lent, the one that counts last.
+    fn held(&self) -> impl Iterator<Item = &Held> {
+        std::iter::successors(Some(&*self.first), |held| held.instead.get().map(|next| &**next))
+    }
+
+    fn last(&self) -> &Held {
+        self.held().last().expect("the first is always held")
+    }
+
     /// The memory that counts.
     fn counts(&self) -> &Arc<Memory> {
-        self.instead.get().unwrap_or(&self.memory)
+        &self.last().memory
     }
 
     /// Where `range` begins in the memory that counts.
@@ -110,24 +120,31 @@ impl Payload {
     /// Where `range` begins in the memory that a transfer was lent.
     pub(crate) fn at_lent(&self, lent: Lent, range: &Range<usize>) -> *mut u8 {
         assert!(range.start <= range.end && range.end <= self.len(), "a range of the payload");
-        let memory = match lent {
-            Lent::First => &self.memory,
-            Lent::Instead => self.instead.get().expect("it was lent"),
-        };
+        let held = self.held().nth(lent.0 as usize).expect("it was lent");
         // SAFETY: `start` is within the buffer, as just asserted.
-        unsafe { memory.at.as_ptr().add(range.start) }
+        unsafe { held.memory.at.as_ptr().add(range.start) }
     }
 
     pub(crate) fn registration(&self) -> Option<u32> {
         self.counts().buffer.registration()
     }
 
-    /// The memory that a transfer is to use from now on.
+    /// The memory that counts.
     pub(crate) fn lent(&self) -> Lent {
-        if self.instead.get().is_some() { Lent::Instead } else { Lent::First }
+        Lent(self.held().skip(1).count() as u32)
     }
 
-    /// Says that a transfer starts to fill it; `filled` or `overtaken` must follow.
+    /// Says that a transfer starts to fill it, and what memory it is to use; `filled` or `overtaken` must follow. One that
+    /// repeats what late transfers did not bring may ask for the same bytes: it gets memory that they do not write to.
+    pub(crate) fn lend(&self) -> Lent {
+        if self.is_left.get() && self.filling.get() == 0 {
+            self.leave();
+        }
+        self.filling();
+        self.lent()
+    }
+
+    /// Says that a transfer starts to fill the memory that counts; `filled` must follow.
     pub(crate) fn filling(&self) {
         assert!(!self.frozen.get(), "a payload is not filled once its bytes have been shown");
         self.filling.set(self.filling.get() + 1);
@@ -158,26 +175,36 @@ impl Payload {
     /// Goes on in other memory, with a copy of what there is.
     fn leave(&self) {
         assert!(self.filling.get() == 0, "who puts bytes together waits for all transfers first");
-        let memory = Memory::new(self.stock.allocate(self.len()));
+        let last = self.last();
+        let next = Box::new(Held::new(self.stock.allocate(self.len())));
         // SAFETY: both are as long as the payload, and apart. What the late transfer writes meanwhile
         // is in the part that it was asked for, which whoever leaves puts over before anyone looks.
         unsafe {
-            std::ptr::copy_nonoverlapping(self.memory.at.as_ptr(), memory.at.as_ptr(), self.len());
+            let to = next.memory.at.as_ptr();
+            std::ptr::copy_nonoverlapping(last.memory.at.as_ptr(), to, self.len());
         }
-        assert!(self.instead.set(memory).is_ok(), "no transfer starts after one was overtaken");
+        assert!(last.instead.set(next).is_ok(), "nothing counts instead of the last one");
         self.is_left.set(false);
+    }
+}
+
+impl Held {
+    fn new(buffer: Buffer) -> Self {
+        Self { memory: Memory::new(buffer), instead: OnceCell::new() }
     }
 }
 
 impl Drop for Payload {
     fn drop(&mut self) {
         // SAFETY: taken once, here; the payload is not used after its drop.
-        let memory = unsafe { ManuallyDrop::take(&mut self.memory) };
-        // Else a worker's late write holds it still, and the memory goes with that.
-        for memory in [Some(memory), self.instead.take()].into_iter().flatten() {
+        let first = unsafe { ManuallyDrop::take(&mut self.first) };
+        let mut held = Some(Box::new(first));
+        while let Some(Held { memory, mut instead }) = held.take().map(|held| *held) {
+            // Else a worker's late write holds it still, and the memory goes with that.
             if let Some(memory) = Arc::into_inner(memory) {
                 self.stock.recycle(memory.buffer);
             }
+            held = instead.take();
         }
     }
 }

@@ -113,9 +113,9 @@ fn read_into(
     stock: &Stock,
 ) {
     if let Some(payload) = payload_of_sink(sink) {
-        payload.filling();
+        let lent = payload.lend();
         // SAFETY: the payload's room for the range; it may be filled.
-        unsafe { member.read(offset, payload.at(range), range.len()) };
+        unsafe { member.read(offset, payload.at_lent(lent, range), range.len()) };
         return payload.filled();
     }
     let mut bounce = stock.allocate(range.len());

@@ -48,17 +48,12 @@ pub(super) struct Place {
 impl Lease {
     /// Memory that a read fills, at a multiple of `align` bytes.
     pub(super) fn reading(into: ReadInto, align: usize, stock: &Stock) -> Self {
-        if let ReadInto::Sink(sink, _) = &into
-            && let Some(payload) = payload_of_sink(&**sink)
-        {
-            payload.filling();
-        }
         let lent = match &into {
-            ReadInto::Sink(sink, _) => payload_of_sink(&**sink).map(Payload::lent),
+            ReadInto::Sink(sink, _) => payload_of_sink(&**sink).map(Payload::lend),
             ReadInto::Buffer(..) => None,
         };
         let mut lease = Self::of(Memory::Into(into));
-        lease.lent = lent.unwrap_or(Lent::First);
+        lease.lent = lent.unwrap_or_default();
         if !lease.direct().is_some_and(|place| is_aligned(&place, align)) {
             lease.bounce = Some(stock.allocate(lease.len()));
         }
@@ -90,7 +85,7 @@ impl Lease {
 
     #[inline]
     fn of(memory: Memory) -> Self {
-        Self { memory, bounce: None, lent: Lent::First, is_overtaken: false }
+        Self { memory, bounce: None, lent: Lent::default(), is_overtaken: false }
     }
 
     /// Its deadline has answered its request: what it brings from now on is for nobody.

@@ -133,7 +133,7 @@ fn what_a_late_read_brings_is_in_no_payload() {
         let patience = Patience::of(Duration::from_millis(5));
         let late = lane.io(MemberIo { member, op, patience }).await;
         assert_eq!(late.result.unwrap_err().kind, IoErrorKind::Deadline);
-        let lent = payload.at_lent(Lent::First, &(0..1024));
+        let lent = payload.at_lent(Lent::default(), &(0..1024));
         payload.put(0, &[9; 1024]);
         assert_ne!(payload.at(&(0..1024)), lent, "other memory counts now");
         while lane.backend().in_flight(member) > 0 {
@@ -144,6 +144,40 @@ fn what_a_late_read_brings_is_in_no_payload() {
         assert!(payload.stable().is_some_and(|shown| *shown == *bytes));
         assert_eq!(Rc::strong_count(&payload), 1);
         drop(writer);
+    });
+}
+
+/// The read is repeated where another member has failed meanwhile, and is late again each time.
+#[test]
+fn a_read_that_is_late_again_and_again_is_answered_in_memory_of_its_own() {
+    let (local, member, mut writer) = pipe();
+    let (lane, io) = (local.lane().clone(), local.io().clone());
+    local.block_on(async move {
+        writer.write_all(&[1; 512]).unwrap();
+        let payload = io.payload(2048);
+        let mut lent = Vec::new();
+        for turn in 2..6_u8 {
+            payload.put(1024, &[turn; 1024]);
+            let op = IoOp::Read { sector: 0, into: ReadInto::Sink(payload.clone(), 0..1024) };
+            let patience = Patience::of(Duration::from_millis(5));
+            let late = lane.io(MemberIo { member, op, patience }).await;
+            assert_eq!(late.result.unwrap_err().kind, IoErrorKind::Deadline);
+            lent.push(payload.at(&(0..1024)));
+            if turn != 3 {
+                payload.put(0, &[turn; 1024]);
+            }
+        }
+        assert!(!lent.contains(&payload.at(&(0..1024))), "other memory counts now");
+        let mut once = lent.clone();
+        once.dedup();
+        assert_eq!(once, lent, "a late one keeps its memory for itself");
+        drop(writer);
+        while lane.backend().in_flight(member) > 0 {
+            lane.pause().await;
+        }
+        let bytes = payload.to_vec();
+        assert!(bytes[..1024] == [5; 1024] && bytes[1024..] == [5; 1024]);
+        assert_eq!(Rc::strong_count(&payload), 1);
     });
 }
 
