@@ -599,6 +599,16 @@ impl Controller {
         !std::mem::take(&mut self.is_unrecorded) || self.update_superblocks().await
     }
 
+    /// Writes to the members what was decided while nothing could be written: who is out, and which blocks are not read.
+    /// After a crash what was given instead must not turn back. False when the array broke over it.
+    async fn record_what_was_decided(&mut self) -> bool {
+        if !self.record_who_is_out().await {
+            return false;
+        }
+        self.record_what_is_listed().await;
+        self.mode != WriteMode::Broken
+    }
+
     async fn go_read_write(&mut self) -> Result<Reply, CommandError> {
         if self.mode == WriteMode::Broken {
             return Err(self.broken());
@@ -614,8 +624,7 @@ impl Controller {
             WriteMode::ReadOnly | WriteMode::Closing => WriteMode::Open,
             mode => mode,
         };
-        // What is read from then on must not turn back.
-        if !self.record_who_is_out().await {
+        if !self.record_what_was_decided().await {
             return Err(self.broken());
         }
         // Also where the mode stays: a write that waits for a view asks again then.

@@ -58,10 +58,12 @@ impl Start {
         if self.crashed { self.unsynced.clone() } else { Ranges::default() }
     }
 
-    /// Whether a member is missing after a crash, and no superblock says so. It may be back after the next crash: blocks in
-    /// doubt that others gave meanwhile would turn back.
+    /// Whether some superblock counts on a member that is not here, where blocks may differ: it may be back after the next
+    /// crash, and what others gave meanwhile would turn back. A superblock that is an update behind may not have heard that
+    /// a member is out.
     pub(super) fn is_unrecorded(&self) -> bool {
-        self.crashed && self.lacks_listed
+        let any_behind = self.members.iter().any(|member| member.behind.is_some());
+        !self.unsynced.is_empty() && (self.lacks_listed || any_behind)
     }
 }
 

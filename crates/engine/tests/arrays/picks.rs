@@ -9,7 +9,7 @@ use mdspace_engine::assembly::Options;
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::{Geometry, Level};
 use mdspace_engine::request::{Request, RequestError};
-use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
+use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction, SyncEnd};
 
 use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
@@ -210,6 +210,85 @@ fn a_read_only_mirror_in_doubt_gives_what_can_be_read_and_goes_on_giving_it() {
         for disk in 0..usize::from(shape.disks) {
             assert!(world.disks.disk(disk).writes.is_empty(), "{world}");
         }
+    }
+}
+
+/// A read-only array could write no list. Power fails when it takes writes, before anything more is read or written.
+#[test]
+fn what_a_read_only_array_gave_stays_when_it_takes_writes() {
+    for (seed, shape) in (65..).zip(mirrors()) {
+        let mut world = written(shape, seed);
+        let first = first_disk(&mut world);
+        crashes_with_another_block(&mut world, first, &Options { read_only: true, ..run() });
+        becomes_unreadable(&world, first);
+        let seen = world.read(0, BLOCK).unwrap();
+        world.remember(0, &seen);
+        world.command(Action::Freeze).unwrap();
+        world.command(Action::ReadWrite).unwrap();
+        world.crash();
+        world.disks.disk(first).unreadable.clear();
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.verify_each(0..BLOCK);
+    }
+}
+
+/// Power failed in the update that takes the first copy out, for it had failed a write. One of the others says so, and is
+/// missing after the next crash.
+#[test]
+fn what_another_copy_gave_stays_though_one_member_alone_says_that_the_first_is_out() {
+    for seed in 75..80 {
+        let mut world = written(shapes::RAID1, seed);
+        let (first, said) = (0, 2);
+        let data = world.disks.data();
+        let events = world.disks.superblock(1).unwrap().events;
+        {
+            let mut disk = world.disks.disk(first);
+            (disk.write_error, disk.errors_in) = (Some(IoErrorKind::Other), Some(data));
+        }
+        world.disks.disk(1).cut_in_update = Some((events + 1, 0));
+        world.disks.disk(said).cut_in_update = Some((events + 2, 0));
+        let bytes = world.random.bytes(BLOCK as usize * SECTOR);
+        let from = Rc::new(bytes.clone());
+        let write = world.start(1, Request::Write { sector: 0, from, fua: true });
+        let events_of = |world: &World, disk| world.disks.superblock(disk).unwrap().events;
+        world.until("the update", |world| events_of(world, said) == events + 1);
+        assert!(!write.has_ended() && events_of(&world, 1) == events, "{world}");
+        world.power_cut([1, said]);
+        world.disks.disk(first).plug();
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        let seen = world.read(0, BLOCK).unwrap();
+        assert_eq!(seen, bytes, "{world}");
+        world.remember(0, &seen);
+        world.crash();
+        world.assemble(&[first, 1], &run()).unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.verify_each(0..BLOCK);
+    }
+}
+
+/// The first copy is not there when the first resync is to go on, and is back after a crash. Nothing was written.
+#[test]
+fn what_another_copy_gave_stays_where_the_first_resync_goes_on_without_the_first_one() {
+    for (seed, disks) in (85..).zip([2, 3]) {
+        let mut world = World::created(Setup::shuffled(Shape { disks, ..shapes::RAID1 }, seed));
+        world.set("sync_max", "128");
+        let done = |status: &ArrayStatus| status.sync.completed_sectors == 128;
+        world.wait_status("a part of the resync", done);
+        world.stop();
+        let data = world.disks.data();
+        let behind = (data.start + 128) as usize * SECTOR..data.end as usize * SECTOR;
+        world.disks.disk(0).bytes[behind].fill(7);
+        let others: Vec<usize> = (1..usize::from(disks)).collect();
+        world.assemble(&others, &Options { read_only: true, ..run() }).unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.command(Action::ReadWrite).unwrap();
+        world.learn();
+        world.crash();
+        world.assemble_all().unwrap();
+        world.command(Action::Freeze).unwrap();
+        world.verify_each(0..world.sectors());
     }
 }
 

@@ -125,6 +125,18 @@ impl Controller {
         needed
     }
 
+    /// Writes what memory alone lists.
+    pub(super) async fn record_what_is_listed(&mut self) {
+        for index in 0..self.members.len() {
+            let member = &self.members[index];
+            if member.is_live() && !member.bad_in_memory().is_empty() {
+                let bad = member.bad.clone();
+                // What finds no room is settled at the next read that gives another block.
+                let _ = self.record_bad_blocks(index, &bad, true).await;
+            }
+        }
+    }
+
     /// Writes a log that got longer. `stays`: its member does, whatever comes of it.
     async fn record_bad_blocks(
         &mut self,
