@@ -154,8 +154,9 @@ fn id_of(directory: &Path) -> io::Result<u64> {
     }
 }
 
-/// Unmounts a directory if this mount is there still.
+/// Unmounts a directory if this mount is there still. No other one is made between the two looks.
 pub fn unmount_left(directory: &Path, id: u64) {
+    let _making = making(directory);
     if id_of(directory).is_ok_and(|found| found == id) {
         unmount(directory);
     }

@@ -75,7 +75,7 @@ impl Controller {
             Manner::Orderly => {}
             Manner::Forced | Manner::Over => self.end_sync(),
         }
-        if self.mode == WriteMode::Clean {
+        if self.mode == WriteMode::Clean && manner == Manner::Orderly {
             // Intent is flushed before the superblocks say clean for the last time.
             self.clear_all_bits().await;
             if self.flush_members().await {
