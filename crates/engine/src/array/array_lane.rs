@@ -22,7 +22,7 @@ use crate::signal::Signal;
 
 use super::Array;
 use super::blocks::Blocks;
-use super::flushes::{self, DurableWrite, Flush};
+use super::flushes::{self, Distrust, DurableWrite, Flush};
 use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
@@ -494,28 +494,40 @@ impl ArrayLane {
         }
     }
 
-    /// The end of a read of a member. It has failed where a flush has told that the member may have lost what it was
-    /// given: that one goes out, or the array breaks over it, and no later read gets what it has.
+    /// The end of a read of a member. It has failed where the member is distrusted: that one goes out, or the array breaks
+    /// over it, and no later read gets what it has.
     #[inline]
     pub(super) fn as_it_counts(&self, member: MemberId, mut done: IoDone) -> IoDone {
         if done.result.is_ok() {
-            done.result = self.loss_told_by(member).map_or(Ok(()), Err);
+            done.result = self.is_not_believed(member).map_or(Ok(()), Err);
         }
         done
     }
 
-    /// What a flush of a member has told, where the array is to do without that.
+    /// The error of each read of a member that is distrusted, where the array is to do without it. Until it breaks over one
+    /// that has failed, what that one has is read.
     #[inline]
-    pub(super) fn loss_told_by(&self, member: MemberId) -> Option<IoError> {
-        if !self.array.flushes.any_told() {
+    pub(super) fn is_not_believed(&self, member: MemberId) -> Option<IoError> {
+        let flushes = &self.array.flushes;
+        if !flushes.any_distrusted()
+            || !self.with_view(ArrayView::bears_a_loss)
+            || !self.array.rules.keep(Rule::FailedFlushesEndReads)
+        {
             return None;
         }
-        let ends = |view: &ArrayView| {
-            let is_over = matches!(view.mode, WriteMode::Broken | WriteMode::Stopped);
-            view.geometry.max_failures() > 0 && !is_over
-        };
-        let ends = self.with_view(ends) && self.array.rules.keep(Rule::FailedFlushesEndReads);
-        ends.then(|| self.array.flushes.told_by(member)).flatten()
+        match flushes.distrust(member)? {
+            Distrust::Told(error) => Some(error),
+            Distrust::Leaves => {
+                let stays = |one: &MemberView| {
+                    one.filled_sectors == u64::MAX && flushes.distrust(one.id).is_none()
+                };
+                let suffices = |view: &ArrayView| {
+                    view.geometry.enough(&|slot| view.member(slot).is_some_and(stays))
+                };
+                let error = IoError { kind: IoErrorKind::Other, errno: 0 };
+                self.with_view(suffices).then_some(error)
+            }
+        }
     }
 
     /// Copies in memory, and counts it.
@@ -610,7 +622,7 @@ impl ArrayLane {
         loop {
             let view = self.view();
             let has_all =
-                |member: &MemberView| !member.write_mostly && member.is_in_sync_for_good();
+                |member: &MemberView| !member.write_mostly && self.array.keeps_alone(member);
             if self.array.behind.limit() == 0 || view.present().any(|(_, one)| has_all(one)) {
                 return Ok(());
             }

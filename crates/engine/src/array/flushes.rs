@@ -12,11 +12,11 @@
 //! Of users' flushes none waits for a durable write that is behind an answer: other members have what it
 //! writes. The controller's do, for they say of one member alone what it has.
 //!
-//! Once a flush has told of a loss, nothing counts that its member gives: a drive that has reset gives what was there
-//! before writes that the others have. Nor does what others were filled with since, for that may come from such blocks.
-//! So the word makes a view in which those have no more than they hold for good, and what was read under an older view is
-//! read again. Reads look at two words for that. They share nothing else of this state, and other writes
-//! nothing at all.
+//! Once a flush has told of a loss, or a member fails otherwise, nothing counts that this member gives: a drive that has
+//! reset gives what was there before writes that the others have. Nor does what others were filled with since, for that may
+//! come from such blocks. So that moment makes a view in which those have no more than they hold for good, and what was read
+//! under an older view is read again. Reads look at two words for that. They share nothing else of this state, and other
+//! writes nothing at all.
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -44,13 +44,22 @@ pub(crate) struct Flushes {
     ended: Signal,
     /// A durable write that was behind ended.
     behind_ended: Signal,
-    any_told: AnyTold,
+    any_distrusted: AnyDistrusted,
 }
 
-/// Whether a flush of some member has told of a loss. On cache lines of its own, for each read looks at it.
+/// Whether some member is distrusted. On cache lines of its own, for each read looks at it.
 #[derive(Default)]
 #[repr(align(128))]
-struct AnyTold(AtomicBool);
+struct AnyDistrusted(AtomicBool);
+
+/// Why nothing counts any more that a member gives.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Distrust {
+    /// A flush has told that it may have lost what it was given.
+    Told(IoError),
+    /// It has failed otherwise. It may have reset before, and told nothing.
+    Leaves,
+}
 
 /// The flushes of one member, counted.
 struct MemberFlushes {
@@ -61,10 +70,8 @@ struct MemberFlushes {
     may_hang: bool,
     /// One failed: what the member was given is not sure to be there, whatever later flushes say.
     failed: Option<IoError>,
-    /// Views know what it has told.
-    is_in_views: bool,
-    /// It has failed, and the others are being asked.
-    is_leaving: bool,
+    /// It fails, and what was read of it was taken back. It is there until the others have answered.
+    leaves: bool,
     writes: DurableWrites,
 }
 
@@ -149,21 +156,36 @@ impl Flushes {
     fn fail(&self, flushes: &mut MemberFlushes, error: IoError) {
         flushes.failed = flushes.told().or(Some(error));
         if flushes.told().is_some() {
-            self.any_told.0.store(true, Ordering::Release);
+            self.any_distrusted.0.store(true, Ordering::Release);
         }
     }
 
-    /// What a flush of a member has told: it may have lost what it was given.
-    pub(super) fn told_by(&self, member: MemberId) -> Option<IoError> {
+    /// Why nothing counts that a member gives, where that is so.
+    pub(super) fn distrust(&self, member: MemberId) -> Option<Distrust> {
         let members = self.members.lock();
-        members.iter().find(|known| known.member == member)?.told()
+        members.iter().find(|known| known.member == member)?.distrust()
     }
 
-    /// Whether a member may have given what it has lost.
-    fn may_have_misled(&self, member: MemberId) -> bool {
-        let members = self.members.lock();
-        let known = members.iter().find(|known| known.member == member);
-        known.is_some_and(|known| known.is_leaving || known.told().is_some())
+    /// A member fails. False where that was known.
+    fn leaves(&self, member: MemberId) -> bool {
+        let was_known = self.with(member, |known| std::mem::replace(&mut known.leaves, true));
+        self.any_distrusted.0.store(true, Ordering::Release);
+        !was_known
+    }
+
+    /// These members are out, and no lane reads them any more.
+    pub(super) fn have_left(&self, is_out: impl Fn(MemberId) -> bool) {
+        let members = &mut *self.members.lock();
+        members
+            .iter_mut()
+            .filter(|known| is_out(known.member))
+            .for_each(|known| known.leaves = false);
+        self.look_for_distrust(members);
+    }
+
+    fn look_for_distrust(&self, members: &[MemberFlushes]) {
+        let any = members.iter().any(|known| known.distrust().is_some());
+        self.any_distrusted.0.store(any, Ordering::Release);
     }
 
     /// Whether a flush of a member has failed, or was not answered in time.
@@ -172,10 +194,10 @@ impl Flushes {
         members.iter().any(|known| known.member == member && known.failed.is_some())
     }
 
-    /// Whether a flush of any member has told so that was not removed since: of one that is out reads may end yet.
+    /// Whether any member is distrusted. Of one that is out whose flush has told, reads may end yet.
     #[inline]
-    pub(super) fn any_told(&self) -> bool {
-        self.any_told.0.load(Ordering::Acquire)
+    pub(super) fn any_distrusted(&self) -> bool {
+        self.any_distrusted.0.load(Ordering::Acquire)
     }
 
     /// Durable writes of a member that began by now have lower numbers than this.
@@ -213,12 +235,11 @@ impl Flushes {
             let is_it = flushes.member == member;
             if is_it {
                 (flushes.begun, flushes.ended) = Default::default();
-                (flushes.failed, flushes.is_in_views, flushes.is_leaving) = Default::default();
+                (flushes.failed, flushes.leaves) = Default::default();
             }
             !is_it || !flushes.writes.all_have_ended()
         });
-        let any_told = members.iter().any(|flushes| flushes.told().is_some());
-        self.any_told.0.store(any_told, Ordering::Release);
+        self.look_for_distrust(&members);
     }
 
     fn with<T>(&self, member: MemberId, use_it: impl FnOnce(&mut MemberFlushes) -> T) -> T {
@@ -231,8 +252,7 @@ impl Flushes {
                 ended: 0,
                 may_hang: false,
                 failed: None,
-                is_in_views: false,
-                is_leaving: false,
+                leaves: false,
                 writes,
             });
             members.len() - 1
@@ -305,16 +325,11 @@ impl Array {
 
     /// A flush of a member may have told of a loss: the array does without it then, where it bears the loss of any.
     fn has_told(&self, member: MemberId) {
-        if let Some(error) = self.flushes.told_by(member)
+        if let Some(Distrust::Told(error)) = self.flushes.distrust(member)
             && self.views.current().geometry.max_failures() > 0
             && self.rules.keep(Rule::FailedFlushesFailMembers)
         {
-            let is_news =
-                self.flushes.with(member, |known| !std::mem::replace(&mut known.is_in_views, true));
-            if is_news {
-                self.take_back();
-            }
-            self.mailbox.member_failed(member, error);
+            self.member_failed(member, error);
         }
     }
 
@@ -324,13 +339,20 @@ impl Array {
         self.mailbox.member_failed(member, error);
     }
 
-    /// A member fails, and is there until the others have answered. It may have reset before, and told nothing.
+    /// A member fails, and is there until the others have answered. From one that lanes do not read nothing was made.
     pub(super) fn member_leaves(&self, member: MemberId) {
         let was_read = self.views.current().present().any(|(_, one)| one.id == member);
-        let is_news = |known: &mut MemberFlushes| !std::mem::replace(&mut known.is_leaving, true);
-        if was_read && self.flushes.with(member, is_news) {
+        if was_read && self.flushes.leaves(member) {
             self.take_back();
         }
+    }
+
+    /// Whether an answer may rest on what this member alone has: it will be believed after a crash, and nothing is known
+    /// of it by which it goes out.
+    pub(super) fn keeps_alone(&self, member: &MemberView) -> bool {
+        let is_for_good =
+            member.is_in_sync_for_good() || !self.rules.keep(Rule::EarlyAnswersAreOnRecord);
+        is_for_good && self.flushes.distrust(member.id).is_none()
     }
 
     /// Nothing counts any more that was read before, and less of what members were filled with.
@@ -344,7 +366,7 @@ impl Array {
         let may_have_been_read = |member: &MemberView| member.filled_sectors > 0;
         let takes = view.bears_a_loss()
             && view.present().any(|(_, member)| {
-                may_have_been_read(member) && self.flushes.may_have_misled(member.id)
+                may_have_been_read(member) && self.flushes.distrust(member.id).is_some()
             })
             && self.rules.keep(Rule::FilledFallsBackFirst);
         if takes {
@@ -357,6 +379,10 @@ impl MemberFlushes {
     /// One that was not answered in time has told nothing.
     fn told(&self) -> Option<IoError> {
         self.failed.filter(|error| error.kind.scope() != Scope::Time)
+    }
+
+    fn distrust(&self) -> Option<Distrust> {
+        self.told().map(Distrust::Told).or_else(|| self.leaves.then_some(Distrust::Leaves))
     }
 
     fn turn(&mut self, wanted: u64, patience: Patience) -> Turn {

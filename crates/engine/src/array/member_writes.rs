@@ -413,8 +413,10 @@ impl<'a> MemberWrites<'a> {
         self.trouble.as_ref().is_none_or(|trouble| trouble.is_none())
     }
 
+    /// Nor is it about to be another one, in which a member that has the write is out.
     fn view_stands(&self) -> bool {
-        self.lane.with_view(|now| now.epoch == self.view.epoch)
+        let is_same = self.lane.with_view(|now| now.epoch == self.view.epoch);
+        is_same && self.lane.counts_under(self.view.epoch)
     }
 
     /// Takes over what came of others that have all ended and belong to the same write.

@@ -194,7 +194,7 @@ impl ArrayLane {
     /// Whether what is read without a wait counts, whatever member gives it.
     #[inline]
     fn counts_at_once(&self) -> bool {
-        !self.array.flushes.any_told() && self.counts_under(self.with_view(|view| view.epoch))
+        !self.array.flushes.any_distrusted() && self.counts_under(self.with_view(|view| view.epoch))
     }
 
     /// Takes the end of a direct read. One that failed starts over under a claim.

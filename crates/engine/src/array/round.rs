@@ -159,15 +159,15 @@ impl ArrayLane {
             while let Err(Stopped::Unplanned) = result
                 && let Some(stripe) = self.read_in_parts(at, &piece.columns).await
             {
-                let counts_from = self.array.views.counts_from();
+                let epoch = self.view().epoch;
                 if self.rows_wait() {
                     self.lets_rows_be_written().await;
                     continue;
                 }
                 let known = vec![(piece.columns.clone(), stripe)];
                 result = self.write_pieces(map, row, alone, block, known).await;
-                // What is known counts no more where something was taken back before it was used.
-                if counts_from == self.array.views.counts_from() {
+                // What is known counts no more where the view moved before it was used.
+                if self.with_view(|view| view.epoch == epoch) {
                     break;
                 }
             }
@@ -197,12 +197,13 @@ impl ArrayLane {
         if stripes.is_empty() && self.array.rules.keep(Rule::RoundsTakeTheirStripes) {
             stripes = self.take_stripes(map, row.index(), columns);
         }
+        let taken_under = self.view().epoch;
         let (epoch, new_blocks) = loop {
-            if self.rows_wait() {
-                // Members may go meanwhile that it came from.
+            let view = self.lets_rows_be_written().await;
+            if view.epoch != taken_under {
+                // Members may have gone meanwhile that it came from.
                 stripes.clear();
             }
-            let view = self.lets_rows_be_written().await;
             let mut state = work.state(&view, &unread);
             let mut blocks = Blocks::default();
             // Only once: a round that plans again has lost what it took.
@@ -331,7 +332,7 @@ impl ArrayLane {
             return false;
         }
         let is_same_view = self.with_view(|view| view.epoch == before.epoch);
-        if is_same_view && !self.array.flushes.any_told() {
+        if is_same_view && !self.array.flushes.any_distrusted() {
             return true;
         }
         let Work { map, row, cover, .. } = work;
@@ -341,7 +342,7 @@ impl ArrayLane {
             Some((member.id, sectors.clone()))
         };
         let sources: Option<Sources> = given.iter().map(source).collect();
-        let Some(sources) = sources.filter(|sources| self.has_told_nothing(sources)) else {
+        let Some(sources) = sources.filter(|sources| self.are_believed(sources)) else {
             return false;
         };
         self.with_view(|view| {

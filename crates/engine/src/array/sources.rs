@@ -79,13 +79,14 @@ impl ArrayLane {
     /// Else it is read again: what one of them has does not count any more.
     pub(super) fn still_counts(&self, sources: &Sources, epoch: u64) -> bool {
         self.counts_under(epoch)
-            && self.has_told_nothing(sources)
+            && self.are_believed(sources)
             && self.with_view(|now| now.epoch == epoch || sources.are_still_given(now))
     }
 
-    /// Whether no flush has told that one of these members may have lost what it was given.
-    pub(super) fn has_told_nothing(&self, sources: &Sources) -> bool {
-        sources.0.iter().all(|source| self.loss_told_by(source.member).is_none())
+    /// Whether each of these members is believed: no flush has told that it may have lost what it was given, and it has
+    /// not failed.
+    pub(super) fn are_believed(&self, sources: &Sources) -> bool {
+        sources.0.iter().all(|source| self.is_not_believed(source.member).is_none())
     }
 
     /// Flushes members that were read, under the claim that they were read under. None where the array breaks, or where

@@ -143,6 +143,83 @@ fn nothing_is_answered_early_where_the_record_takes_out_who_has_it() {
     }
 }
 
+/// Two mirrors with all of a first write. The second one answers neither the controller nor the next write there.
+fn asked_while_it_writes(seed: u64) -> World {
+    let mut world = two_mirrors(seed, 8);
+    let_go(&mut world);
+    let before = start_write(&world, 1, 64, 5);
+    world.end(&before).unwrap();
+    world.until("the write behind", |world| on_disk(world, 1, 64) == Some(5));
+    world.turns(100);
+    let place = world.disks.superblock(1).unwrap().place.sector;
+    let mut disk = world.disks.disk(1);
+    disk.hangs_in = Some(place..place + 8);
+    disk.writes_hang_in = Some(DATA_OFFSET + HUNG.start..DATA_OFFSET + HUNG.end);
+    drop(disk);
+    world
+}
+
+/// Power fails when the first mirror is out, and the second one alone comes back.
+fn comes_back_without_the_first(mut world: World, bytes: &[u8]) {
+    world.remember(64, bytes);
+    world.power_cut(0..2);
+    world.disks.disk(0).plug();
+    world.disks.disk(1).writes_hang_in = None;
+    world.assemble_all().unwrap();
+    world.verify();
+}
+
+/// The flush of the only member that is not behind has told of a loss. It is there until the other one has answered.
+#[test]
+fn nothing_is_answered_early_by_a_member_whose_flush_has_told() {
+    for seed in 1..20 {
+        let mut world = asked_while_it_writes(seed);
+        world.disks.disk(0).next_flush_fails = Some(IoErrorKind::Other);
+        world.start(2, Request::Flush);
+        world.turns(500);
+        let bytes = vec![7; 8 * SECTOR];
+        let from = Rc::new(bytes.clone());
+        let write = world.start(1, Request::Write { sector: 64, from, fua: true });
+        world.turns(1000);
+        assert!(on_disk(&world, 0, 64) == Some(7) && !write.has_ended(), "{world}");
+        let_go(&mut world);
+        world.turns(1000);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(1).writes_hang_in = None;
+        world.end(&write).unwrap();
+        comes_back_without_the_first(world, &bytes);
+    }
+}
+
+/// Its own flush of that member went well. Another one has told of a loss before the flush of the other member ended.
+#[test]
+fn a_flush_waits_for_what_is_behind_where_the_member_that_has_it_goes() {
+    for seed in 1..20 {
+        let mut world = asked_while_it_writes(seed);
+        let bytes = vec![7; 8 * SECTOR];
+        let write = start_write(&world, 1, 64, 7);
+        world.end(&write).unwrap();
+        world.disks.disk(1).flush_hangs_on = Some(1);
+        let flush = world.start(1, Request::Flush);
+        world.turns(200);
+        world.disks.disk(0).next_flush_fails = Some(IoErrorKind::Other);
+        world.start(2, Request::Flush);
+        world.turns(200);
+        world.disks.disk(1).flush_hangs_on = Some(0);
+        let_go(&mut world);
+        world.turns(1000);
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(1).flush_hangs_on = None;
+        world.turns(1000);
+        assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(1).writes_hang_in = None;
+        world.end(&flush).unwrap();
+        comes_back_without_the_first(world, &bytes);
+    }
+}
+
 /// The negative controls: without a bitmap, or with nothing allowed, a write waits for all.
 #[test]
 fn without_a_bitmap_or_a_limit_nothing_is_left_behind() {

@@ -6,6 +6,7 @@ use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::array::{Action, CommandError, Undecided};
+use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
 
@@ -479,6 +480,38 @@ fn a_read_of_a_member_that_is_out_gives_nothing_once_its_late_flush_has_told() {
         world.turns(50);
         end_as_known(&mut world, reads);
         world.verify();
+    }
+}
+
+/// It has reset, and a write of it failed: others are asked before it is out, and give what it has lost.
+#[test]
+fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
+    for (seed, shape) in (245..).zip(SHAPES) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        if !shape.has_parity() {
+            world.set("read_policy", "first");
+        }
+        let disk = world.disk_of(0);
+        let far = (0..world.sectors()).rev().step_by(8).map(|last| last - 7);
+        let far = far.into_iter().find(|at| world.disk_of(*at) == disk).expect("it holds more");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        world.disks.disk(disk).reset();
+        let asked = (disk + 1) % usize::from(shape.disks);
+        let place = world.disks.superblock(asked).unwrap().place.sector;
+        world.disks.disk(asked).hangs_in = Some(place..place + 8);
+        let mut failing = world.disks.disk(disk);
+        (failing.write_error, failing.error_once) = (Some(IoErrorKind::Other), true);
+        drop(failing);
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(1, Request::Write { sector: far, from, fua: false });
+        world.turns(500);
+        assert!(!write.has_ended(), "{world}");
+        world.verify_each(0..8);
+        world.disks.disk(asked).hangs_in = None;
+        world.end(&write).unwrap();
+        assert_eq!(world.member_state(disk), Some(MemberState::Faulty), "{world}");
+        world.verify_each(0..8);
     }
 }
 

@@ -86,8 +86,15 @@ impl Controller {
         if self.array.rules.keep(Rule::LanesAdoptWhatIsSettled) {
             self.array.views.adopted(self.array.views.epoch()).await;
         }
+        self.have_left();
         self.array.views.settle();
         recorded
+    }
+
+    /// Who is out has left: every lane has a view without it.
+    pub(super) fn have_left(&self) {
+        let is_out = |id| self.members.iter().all(|member| member.id != id || !member.is_live());
+        self.array.flushes.have_left(is_out);
     }
 
     /// Marks members faulty, if the array can do without them. If not, nothing of it goes to disk:

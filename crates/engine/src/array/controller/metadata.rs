@@ -82,6 +82,7 @@ impl Controller {
             let epoch = self.publish();
             self.array.points.reach(Point::MemberIsOut);
             self.array.views.adopted(epoch).await;
+            self.have_left();
             if !enough {
                 self.array.views.settle();
                 return false;

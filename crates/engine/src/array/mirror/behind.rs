@@ -26,7 +26,7 @@ use super::super::ended::Target;
 use super::super::member_writes::MemberWrites;
 use super::super::points::Point;
 use super::super::rules::Rule;
-use super::super::view::{ArrayView, MemberView};
+use super::super::view::ArrayView;
 use super::{Copies, Region, copies};
 
 /// No write is left behind now.
@@ -252,11 +252,8 @@ impl ArrayLane {
         // After a crash a member that is being filled, or was until just now, may have less than now.
         let has_reader = |piece: &Piece| {
             let reader = view.reader(piece.slot, piece.member_sector, piece.sectors);
-            let is_for_good = |member: &MemberView| {
-                member.is_in_sync_for_good()
-                    || !self.array.rules.keep(Rule::EarlyAnswersAreOnRecord)
-            };
-            reader.is_some_and(is_for_good) && all_are(piece.slot, false)
+            reader.is_some_and(|member| self.array.keeps_alone(member))
+                && all_are(piece.slot, false)
         };
         let counted = match ahead.iter().any(has_reader) && !behind.is_empty() {
             true => self.array.behind.begin(),

@@ -205,8 +205,9 @@ impl ArrayLane {
             let (tries_again, unreadable) = match why {
                 NotRead::ByPick => (false, Unreadable::new()),
                 NotRead::SourceFailed => {
-                    let has_told = self.array.flushes.any_told() || !self.counts_under(view.epoch);
-                    (has_told || self.newer_view(&view).await, Unreadable::new())
+                    let is_distrusted =
+                        self.array.flushes.any_distrusted() || !self.counts_under(view.epoch);
+                    (is_distrusted || self.newer_view(&view).await, Unreadable::new())
                 }
                 // A write may have made the block readable, and been answered.
                 NotRead::ByAny(unreadable) => (view.epoch < newest, unreadable),
