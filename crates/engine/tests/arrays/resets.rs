@@ -508,6 +508,7 @@ fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
         world.turns(500);
         assert!(!write.has_ended(), "{world}");
         world.verify_each(0..8);
+        assert!(!write.has_ended(), "reads wait for nobody ({world})");
         world.disks.disk(asked).hangs_in = None;
         world.end(&write).unwrap();
         assert_eq!(world.member_state(disk), Some(MemberState::Faulty), "{world}");
