@@ -15,6 +15,8 @@ use mdspace_format::{
     Uuid,
 };
 
+use crate::array::plan::PLACES_MAX;
+use crate::assembly;
 use crate::backend::{IoError, IoOp, MemberId, MemberInfo, MemberIo, Patience, WriteFrom};
 use crate::erase;
 use crate::geometry::{Geometry, GeometryError, Shape, Slot};
@@ -104,6 +106,14 @@ pub enum CreateError {
     /// Values that do not go together.
     #[error(transparent)]
     NewArray(#[from] NewArrayError),
+    /// A device's logical blocks do not go with the array.
+    #[error("{member}: {reason}")]
+    Blocks {
+        /// The device's name.
+        member: String,
+        /// Why.
+        reason: String,
+    },
     /// A device refused.
     #[error("{member}: {error}")]
     Io {
@@ -164,6 +174,7 @@ pub fn plan(
     };
     let superblocks = array.superblocks(&placement, &members)?;
     refuse_impossible(creation, &placement, &superblocks)?;
+    refuse_misfits(&devices, &superblocks)?;
     Ok(CreatePlan {
         members: devices.into_iter().zip(superblocks).collect(),
         bitmap: array.bitmap(&placement),
@@ -285,10 +296,29 @@ fn refuse_impossible(
         member_sectors: placement.size_sectors,
         member_sizes: if by_size { (0..creation.raid_disks).map(size).collect() } else { vec![] },
     })?;
+    if creation.level.has_parity() && usize::from(creation.raid_disks) > PLACES_MAX {
+        return Err(CreateError::Geometry(GeometryError::TooManyDisks {
+            level: creation.level,
+            raid_disks: creation.raid_disks,
+            maximum: PLACES_MAX as u16,
+        }));
+    }
     match geometry.enough(&|slot: Slot| holder(slot.0).is_some()) {
         true => Ok(()),
         false => Err(CreateError::TooManyMissing { missing }),
     }
+}
+
+/// Nothing is written for an array whose members' blocks assembly would refuse.
+fn refuse_misfits(devices: &[NewDevice], superblocks: &[Superblock]) -> Result<(), CreateError> {
+    let members = || superblocks.iter().zip(devices.iter().map(|device| &device.info));
+    let block = assembly::array_block_bytes(members());
+    for (superblock, info) in members() {
+        if let Some(reason) = assembly::misfit(superblock, info, block) {
+            return Err(CreateError::Blocks { member: info.name.clone(), reason });
+        }
+    }
+    Ok(())
 }
 
 /// Writes the new array's first bytes: bitmap and bad-block log, then superblocks, each durable

@@ -635,6 +635,10 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
             "wait for the resync with `mdspace wait`, fail another copy, or use --force"
         }
         CommandError::DoesNotFit(_) => "give a larger device",
+        CommandError::BlocksDoNotFit(_) => {
+            "give a device with blocks no larger than the array's; a member of this array with larger ones fits when \
+             the array is stopped and assembled with it"
+        }
         CommandError::NotReplaceable(_) => "see `mdspace detail` for what each member is",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",
         CommandError::NoRedundancy => "use a level with redundancy",

@@ -333,6 +333,9 @@ fn cure(error: &CreateError) -> &'static str {
         CreateError::WriteBehind(_) => {
             "write-behind is for --level=1 with a bitmap, and --write-mostly=MEMBER says on whom"
         }
+        CreateError::Blocks { .. } => {
+            "give a --data-offset and a --chunk of whole blocks, or members whose blocks are alike"
+        }
         CreateError::Io { .. } => "look at the device and the kernel's log",
         _ => "see `mdspace help create`",
     }

@@ -166,6 +166,9 @@ pub enum CommandError {
     /// Too small or wrongly placed.
     #[error("the device does not fit: {0}")]
     DoesNotFit(String),
+    /// Its logical blocks are larger than the array's, or its data begin inside one.
+    #[error("the device's blocks do not fit: {0}")]
+    BlocksDoNotFit(String),
     /// The member cannot be replaced, or not so.
     #[error("the member cannot be replaced: {0}")]
     NotReplaceable(&'static str),

@@ -28,6 +28,8 @@ pub struct Start {
     pub members: Vec<StartMember>,
     /// Where things lie.
     pub geometry: Geometry,
+    /// Its logical block, in bytes.
+    pub block_bytes: u32,
     /// Event count of the freshest superblock.
     pub events: u64,
     /// Whether writes are refused.
@@ -157,9 +159,7 @@ fn first_view(start: &Start) -> ArrayView {
         }
     }
     let infos = || start.members.iter().map(|member| &member.info);
-    let block = infos().map(|info| info.logical_block_bytes).max().unwrap_or(512);
-    let kept = start.members.iter().map(|member| member.superblock.logical_block_size_bytes);
-    let block_sectors = block.max(kept.max().unwrap_or(0)) / 512;
+    let block_sectors = start.block_bytes / 512;
     let mode = match (start.read_only, start.geometry.max_failures() > 0) {
         (true, _) => WriteMode::ReadOnly,
         (false, true) => WriteMode::Clean,

@@ -21,11 +21,13 @@ use mdspace_format::{Level, Superblock, Uuid};
 use crate::array::plan::PLACES_MAX;
 use crate::array::settings::StartSettings;
 use crate::array::{Start, StartMember};
-use crate::backend::MemberId;
+use crate::backend::{MemberId, MemberInfo};
 use crate::geometry::{Geometry, Shape, Slot};
 use crate::neighbours::Neighbours;
 
+use super::blocks::{array_block_bytes, misfit};
 use super::read::Candidate;
+use belonging::has_slot;
 use belonging::{
     Freshest, freshest, leave_out_unserved, newest, of_one_array, refuse_copies,
     refuse_disagreement, refuse_if_it_went_on, refuse_unhandled, rivals,
@@ -99,7 +101,14 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let present = decided::Present::all(&candidates);
+    // Who is out of date is to fit when it comes back.
+    let block_of_all = array_block_bytes(blocks_of(candidates.iter()));
     let mut members = sort_out(candidates, &model, &mut left_out);
+    let needed = || members.iter().filter(|member| has_slot(member) && !roles::replaces(member));
+    let block_bytes = match needed().all(|member| refuse_misfit(member, block_of_all).is_ok()) {
+        true => block_of_all,
+        false => array_block_bytes(blocks_of(needed())),
+    };
     let decided = decided::to_remember(model.set_uuid, &present, &left_out, options, is_preferred);
     // Before anything is decided that no superblock says yet.
     let behind = behind(&members, &model);
@@ -107,7 +116,8 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     // changed.
     let refuse = |member: &Candidate| {
         refuse_unhandled(member)?;
-        refuse_disagreement(member, &model, &freshest)
+        refuse_disagreement(member, &model, &freshest)?;
+        refuse_misfit(member, block_bytes)
     };
     let of_all = bitmap(&members, &model);
     leave_out_unserved(&mut members, &mut left_out, |member| {
@@ -164,6 +174,7 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
         start_member(member, &behind, is_on_record)
     };
     let start = Start {
+        block_bytes,
         events: model.events,
         read_only: options.read_only,
         crashed,
@@ -190,6 +201,23 @@ fn is_first_resync(model: &Superblock) -> bool {
         false => model.events > 0,
     };
     !has_run || model.is_by_mdspace() && model.resync_offset_sectors != 0
+}
+
+fn blocks_of<'a>(
+    members: impl Iterator<Item = &'a Candidate>,
+) -> impl Iterator<Item = (&'a Superblock, &'a MemberInfo)> {
+    members.map(|member| (&member.superblock, &member.info))
+}
+
+/// Every I/O of the array is whole blocks of every member.
+fn refuse_misfit(member: &Candidate, block_bytes: u32) -> Result<(), Refusal> {
+    let Candidate { superblock, info, .. } = member;
+    // A spare with larger blocks is not counted.
+    let block_bytes = block_bytes.max(info.logical_block_bytes);
+    match misfit(superblock, info, block_bytes) {
+        Some(feature) => Err(Refusal::Unsupported { member: info.name.clone(), feature }),
+        None => Ok(()),
+    }
 }
 
 /// Up to where, in member sectors, the member of a slot has its blocks.

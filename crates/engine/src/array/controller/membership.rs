@@ -4,6 +4,7 @@ use mdspace_format::placement::{ArrayPlacement, BitmapPlacement};
 use mdspace_format::superblock::{MAX_ROLES, MemberFlags};
 use mdspace_format::{Features, Role, Superblock, Uuid};
 
+use crate::assembly::misfit;
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Scope};
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
@@ -327,6 +328,9 @@ impl Controller {
         if self.is_held(Slot(slot)) {
             return Err(format!("slot {slot} has another member by now"));
         }
+        if let Some(reason) = misfit(&old, info, self.port.block_bytes()) {
+            return Err(reason);
+        }
         if !old.has_room_for(&bitmap.header, info.logical_block_bytes) {
             return Err("it has no room for the array's bitmap".to_owned());
         }
@@ -357,7 +361,7 @@ impl Controller {
             return Ok(());
         }
         let reason = format!("its logical block is {has} bytes, the array's is {block}");
-        Err(CommandError::DoesNotFit(reason))
+        Err(CommandError::BlocksDoNotFit(reason))
     }
 
     /// Whether a member that was out was one of those that are in sync now, and nothing happened to
@@ -422,9 +426,12 @@ impl Controller {
         if !self.keeps_apart(&superblock, info) {
             superblock.bad_block_log = None;
         }
-        match self.keeps_apart(&superblock, info) {
-            true => Ok(superblock),
-            false => Err(CommandError::DoesNotFit("it has no room for the bitmap".to_owned())),
+        if !self.keeps_apart(&superblock, info) {
+            return Err(CommandError::DoesNotFit("it has no room for the bitmap".to_owned()));
+        }
+        match misfit(&superblock, info, self.port.block_bytes()) {
+            Some(reason) => Err(CommandError::BlocksDoNotFit(reason)),
+            None => Ok(superblock),
         }
     }
 

@@ -158,7 +158,7 @@ pub(super) fn refuse_if_it_went_on(
     }
 }
 
-fn has_slot(candidate: &Candidate) -> bool {
+pub(super) fn has_slot(candidate: &Candidate) -> bool {
     candidate.superblock.own_role().slot().is_some()
 }
 

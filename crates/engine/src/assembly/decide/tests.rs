@@ -561,3 +561,52 @@ fn an_update_that_only_a_spare_has_seen_counts_on_no_one_who_is_here() {
     let refused = Refusal::WentOnElsewhere { spare: "disk4".into() };
     assert_eq!(outcome(candidates, &run), Err(refused));
 }
+
+#[test]
+fn blocks_that_some_io_would_cut_are_refused() {
+    let cases: [(Change, &str); 4] = [
+        (
+            |c| {
+                c[1].info.logical_block_bytes = 4096;
+                c[1].superblock.data_offset_sectors += 1;
+            },
+            "disk1: its data begin inside",
+        ),
+        (|c| all(c, |sb| sb.logical_block_size_bytes = 1 << 14), "a chunk of 16 sectors"),
+        (|c| all(c, |sb| sb.logical_block_size_bytes = 1 << 17), "131072 bytes is not served"),
+        (|c| all(c, |sb| sb.logical_block_size_bytes = u32::MAX), "4294967295 bytes is not"),
+    ];
+    for (change, expected) in cases {
+        let mut candidates = raid5(0, 10);
+        change(&mut candidates);
+        let refusal = assemble(candidates).unwrap_err().to_string();
+        assert!(refusal.contains(expected), "{refusal}, not {expected}");
+    }
+    let mut candidates = raid5(0, 10);
+    candidates[1].info.logical_block_bytes = 4096;
+    assemble(candidates).unwrap();
+}
+
+/// It was made with one such disk. That one is out of date now, and is to come back.
+#[test]
+fn the_blocks_of_a_member_that_is_out_of_date_are_those_of_the_array() {
+    let mut candidates = raid5(0, 10);
+    candidates[2].info.logical_block_bytes = 4096;
+    candidates[2].superblock.events -= 5;
+    let run = Options { run: true, ..Options::default() };
+    let started = decide(candidates, &run).unwrap().start;
+    assert_eq!((started.block_bytes, started.members.len()), (4096, 2));
+}
+
+/// Its blocks are larger than a chunk.
+#[test]
+fn a_member_out_of_date_whose_blocks_do_not_fit_keeps_nothing_from_starting() {
+    let mut candidates = raid5(0, 10);
+    candidates[2].info.logical_block_bytes = 1 << 14;
+    candidates[2].superblock.events -= 5;
+    let run = Options { run: true, ..Options::default() };
+    let started = decide(candidates.clone(), &run).unwrap().start;
+    assert_eq!((started.block_bytes, started.members.len()), (512, 2));
+    candidates[2].superblock.events += 5;
+    assert!(decide(candidates, &run).unwrap_err().to_string().contains("a chunk of 16 sectors"));
+}
