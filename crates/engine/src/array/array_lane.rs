@@ -22,7 +22,7 @@ use crate::signal::Signal;
 
 use super::Array;
 use super::blocks::Blocks;
-use super::flushes::{self, Distrust, DurableWrite, Flush};
+use super::flushes::{self, DurableWrite, Flush};
 use super::gather::Gather;
 use super::handover::LaneHandover;
 use super::intent::LaneIntent;
@@ -504,30 +504,33 @@ impl ArrayLane {
         done
     }
 
-    /// The error of each read of a member that is distrusted, where the array is to do without it. Until it breaks over one
-    /// that has failed, what that one has is read.
+    /// The error of each read of a member that is distrusted, until it is out or the array is broken.
     #[inline]
     pub(super) fn is_not_believed(&self, member: MemberId) -> Option<IoError> {
         let flushes = &self.array.flushes;
-        if !flushes.any_distrusted()
-            || !self.with_view(ArrayView::bears_a_loss)
-            || !self.array.rules.keep(Rule::FailedFlushesEndReads)
-        {
-            return None;
+        let distrusts = flushes.any_distrusted()
+            && self.with_view(ArrayView::bears_a_loss)
+            && self.array.rules.keep(Rule::FailedFlushesEndReads)
+            && flushes.distrusts(member);
+        distrusts.then_some(IoError { kind: IoErrorKind::Other, errno: 0 })
+    }
+
+    /// Waits until the distrusted members of this lane's view are out, or the array is broken: what they alone gave may be
+    /// on one that takes a slot over, or is lost. False where there are none.
+    pub(super) async fn distrusted_go(&self) -> bool {
+        let flushes = &self.array.flushes;
+        if !flushes.any_distrusted() || !self.with_view(ArrayView::bears_a_loss) {
+            return false;
         }
-        match flushes.distrust(member)? {
-            Distrust::Told(error) => Some(error),
-            Distrust::Leaves => {
-                let stays = |one: &MemberView| {
-                    one.filled_sectors == u64::MAX && flushes.distrust(one.id).is_none()
-                };
-                let suffices = |view: &ArrayView| {
-                    view.geometry.enough(&|slot| view.member(slot).is_some_and(stays))
-                };
-                let error = IoError { kind: IoErrorKind::Other, errno: 0 };
-                self.with_view(suffices).then_some(error)
-            }
-        }
+        let view = self.view();
+        let in_slots = view.present().map(|(_, member)| member.id);
+        let distrusted: Vec<MemberId> = in_slots.filter(|id| flushes.distrusts(*id)).collect();
+        let are_out = |now: &ArrayView| {
+            let mut there = now.present().map(|(_, member)| member.id);
+            !now.bears_a_loss() || !there.any(|id| distrusted.contains(&id))
+        };
+        self.view_moved.until(|| self.with_view(are_out).then_some(())).await;
+        !distrusted.is_empty()
     }
 
     /// Copies in memory, and counts it.

@@ -52,15 +52,6 @@ pub(crate) struct Flushes {
 #[repr(align(128))]
 struct AnyDistrusted(AtomicBool);
 
-/// Why nothing counts any more that a member gives.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Distrust {
-    /// A flush has told that it may have lost what it was given.
-    Told(IoError),
-    /// It has failed otherwise. It may have reset before, and told nothing.
-    Leaves,
-}
-
 /// The flushes of one member, counted.
 struct MemberFlushes {
     member: MemberId,
@@ -160,10 +151,17 @@ impl Flushes {
         }
     }
 
-    /// Why nothing counts that a member gives, where that is so.
-    pub(super) fn distrust(&self, member: MemberId) -> Option<Distrust> {
+    /// What a flush of a member has told: it may have lost what it was given.
+    fn told_by(&self, member: MemberId) -> Option<IoError> {
         let members = self.members.lock();
-        members.iter().find(|known| known.member == member)?.distrust()
+        members.iter().find(|known| known.member == member)?.told()
+    }
+
+    /// Whether nothing counts any more that a member gives: a flush has told of a loss, or it fails otherwise. It may have
+    /// reset before that, and told nothing.
+    pub(super) fn distrusts(&self, member: MemberId) -> bool {
+        let members = self.members.lock();
+        members.iter().any(|known| known.member == member && known.is_distrusted())
     }
 
     /// A member fails. False where that was known.
@@ -184,7 +182,7 @@ impl Flushes {
     }
 
     fn look_for_distrust(&self, members: &[MemberFlushes]) {
-        let any = members.iter().any(|known| known.distrust().is_some());
+        let any = members.iter().any(MemberFlushes::is_distrusted);
         self.any_distrusted.0.store(any, Ordering::Release);
     }
 
@@ -325,7 +323,7 @@ impl Array {
 
     /// A flush of a member may have told of a loss: the array does without it then, where it bears the loss of any.
     fn has_told(&self, member: MemberId) {
-        if let Some(Distrust::Told(error)) = self.flushes.distrust(member)
+        if let Some(error) = self.flushes.told_by(member)
             && self.views.current().geometry.max_failures() > 0
             && self.rules.keep(Rule::FailedFlushesFailMembers)
         {
@@ -339,10 +337,13 @@ impl Array {
         self.mailbox.member_failed(member, error);
     }
 
-    /// A member fails, and is there until the others have answered. From one that lanes do not read nothing was made.
+    /// A member fails, and is there until the others have answered. From one in no slot nothing was made, but it may be given
+    /// one before it is out.
     pub(super) fn member_leaves(&self, member: MemberId) {
-        let was_read = self.views.current().present().any(|(_, one)| one.id == member);
-        if was_read && self.flushes.leaves(member) {
+        let view = self.views.current();
+        let is_it = |one: &MemberView| one.id == member;
+        let is_news = view.devices().any(is_it) && self.flushes.leaves(member);
+        if is_news && view.present().any(|(_, one)| is_it(one)) {
             self.take_back();
         }
     }
@@ -352,7 +353,7 @@ impl Array {
     pub(super) fn keeps_alone(&self, member: &MemberView) -> bool {
         let is_for_good =
             member.is_in_sync_for_good() || !self.rules.keep(Rule::EarlyAnswersAreOnRecord);
-        is_for_good && self.flushes.distrust(member.id).is_none()
+        is_for_good && !self.flushes.distrusts(member.id)
     }
 
     /// Nothing counts any more that was read before, and less of what members were filled with.
@@ -365,9 +366,9 @@ impl Array {
     pub(super) fn take_back_filled(&self, view: &mut ArrayView) {
         let may_have_been_read = |member: &MemberView| member.filled_sectors > 0;
         let takes = view.bears_a_loss()
-            && view.present().any(|(_, member)| {
-                may_have_been_read(member) && self.flushes.distrust(member.id).is_some()
-            })
+            && view
+                .present()
+                .any(|(_, member)| may_have_been_read(member) && self.flushes.distrusts(member.id))
             && self.rules.keep(Rule::FilledFallsBackFirst);
         if takes {
             view.filled_fall_back();
@@ -381,8 +382,8 @@ impl MemberFlushes {
         self.failed.filter(|error| error.kind.scope() != Scope::Time)
     }
 
-    fn distrust(&self) -> Option<Distrust> {
-        self.told().map(Distrust::Told).or_else(|| self.leaves.then_some(Distrust::Leaves))
+    fn is_distrusted(&self) -> bool {
+        self.leaves || self.told().is_some()
     }
 
     fn turn(&mut self, wanted: u64, patience: Patience) -> Turn {

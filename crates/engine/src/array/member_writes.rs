@@ -323,7 +323,13 @@ impl<'a> MemberWrites<'a> {
             }
             Scope::Space if !self.lane.array.rules.keep(Rule::NoSpaceIsNoSuccess) => {}
             Scope::Space => self.trouble().no_space.push((member, write.sectors.clone())),
-            Scope::Time | Scope::Member | Scope::Array => self.trouble().note(member, error),
+            Scope::Time | Scope::Member | Scope::Array => {
+                if self.view.bears_a_loss() {
+                    // Others may have to be waited for before it is told.
+                    self.lane.array.member_leaves(member);
+                }
+                self.trouble().note(member, error);
+            }
         }
     }
 

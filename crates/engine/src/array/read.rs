@@ -238,7 +238,12 @@ impl ArrayLane {
         loop {
             let view = self.view_that_counts().await;
             let result = read().await;
-            if result.is_err() || self.counts_under(view.epoch) {
+            let counts = match result {
+                Ok(()) => self.counts_under(view.epoch),
+                Err(RequestError::Lost) => !self.distrusted_go().await,
+                Err(_) => true,
+            };
+            if counts {
                 return result;
             }
         }

@@ -156,9 +156,16 @@ impl ArrayLane {
         for piece in pieces {
             let alone = std::slice::from_ref(piece);
             let mut result = self.write_pieces(map, row, alone, block, Taken::new()).await;
-            while let Err(Stopped::Unplanned) = result
-                && let Some(stripe) = self.read_in_parts(at, &piece.columns).await
-            {
+            while let Err(Stopped::Unplanned) = result {
+                let Some(stripe) = self.read_in_parts(at, &piece.columns).await else {
+                    match self.distrusted_go().await {
+                        true => {
+                            result = self.write_pieces(map, row, alone, block, Taken::new()).await;
+                            continue;
+                        }
+                        false => break,
+                    }
+                };
                 let epoch = self.view().epoch;
                 if self.rows_wait() {
                     self.lets_rows_be_written().await;

@@ -516,6 +516,58 @@ fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
     }
 }
 
+/// The controller's own question finds that it has reset. What it gives then is not read while another one takes its time.
+#[test]
+fn a_member_that_fails_when_it_is_asked_is_not_read_while_another_is_asked() {
+    for seed in 255..260 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID1, seed));
+        world.set("read_policy", "first");
+        let (asked, chosen, late) = (0, 1, 2);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        world.disks.disk(asked).reset();
+        world.disks.disk(asked).read_error = Some(IoErrorKind::Other);
+        world.disks.disk(late).flush_hangs_on = Some(0);
+        world.order(Action::Fail { member: world.disks.id(chosen), force: false });
+        world.turns(500);
+        world.disks.disk(asked).read_error = None;
+        world.verify_each(0..8);
+        world.disks.disk(late).flush_hangs_on = None;
+        world.wait_status("who has failed is out", |status| status.degraded() > 0);
+        world.verify_each(0..8);
+    }
+}
+
+/// No other member suffices. What it gives may be from before a write that one has which takes its slot over.
+#[test]
+fn a_read_waits_until_it_is_known_what_becomes_of_the_last_member_that_gives_it() {
+    for (seed, shape) in (265..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let disk = world.disk_of(0);
+        let far = (8..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == disk);
+        let far = far.expect("it holds more");
+        let disks = usize::from(shape.disks);
+        let others: Vec<usize> = (1..=shape.can_lose()).map(|at| (disk + at) % disks).collect();
+        others.iter().for_each(|other| world.fail(*other));
+        let asked = (disk + disks - 1) % disks;
+        let place = world.disks.superblock(asked).unwrap().place.sector;
+        world.disks.disk(asked).hangs_in = Some(place..place + 8);
+        let mut failing = world.disks.disk(disk);
+        (failing.write_error, failing.error_once) = (Some(IoErrorKind::Other), true);
+        drop(failing);
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(1, Request::Write { sector: far, from, fua: false });
+        world.turns(500);
+        let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
+        let read = world.start(2, Request::Read { sector: 0, into });
+        world.turns(500);
+        assert!(!write.has_ended() && !read.has_ended(), "{world}");
+        world.disks.disk(asked).hangs_in = None;
+        assert_eq!(world.end(&read), Err(RequestError::Lost), "{world}");
+        assert_eq!(world.status().state, ArrayState::Broken, "{world}");
+    }
+}
+
 /// A write of one sector takes the rest of its unit from a disk that has reset. That is out when the write ends: what the
 /// round has read is kept for no later one.
 #[test]

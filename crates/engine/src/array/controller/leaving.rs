@@ -90,7 +90,9 @@ impl Controller {
         failed.iter().for_each(|(member, _)| self.array.member_leaves(*member));
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
-        let others = self.members.iter().filter(others).map(|member| self.answers(member));
+        let any_failed = !failed.is_empty();
+        let others = self.members.iter().filter(others);
+        let others = others.map(|member| self.answers(member, any_failed));
         let silent = join_all(others).await.into_iter().filter_map(Result::err);
         // A member that is only late stays where no member failed, and where its flush is. The choice is judged as if it
         // were gone.
@@ -108,13 +110,20 @@ impl Controller {
         Leaving { members: leaving, late, put_off }
     }
 
-    /// Whether a member reads what it has, and has what it was given.
-    async fn answers(&self, member: &Member) -> Result<(), Silence> {
+    /// Whether a member reads what it has, and has what it was given. One that goes for its answer is distrusted from then
+    /// on: the others may take long. `any_failed`: it also goes if it is late.
+    async fn answers(&self, member: &Member, any_failed: bool) -> Result<(), Silence> {
         let read = self.ask(member, probe(member.superblock.place.sector)).await;
         let silence = |(member, error), is_late_flush| Silence { member, error, is_late_flush };
         match read {
+            Ok(()) => {}
             Err((_, error)) if error.kind.scope() == Scope::Sectors => {}
-            read => read.map_err(|failure| silence(failure, false))?,
+            Err(failure) => {
+                if any_failed || failure.1.kind.scope() != Scope::Time {
+                    self.array.member_leaves(member.id);
+                }
+                return Err(silence(failure, false));
+            }
         }
         if !self.array.rules.keep(Rule::WhoStaysIsFlushed) {
             return Ok(());

@@ -215,6 +215,7 @@ impl Controller {
         // only when there are none of the former any more.
         let epoch = self.publish();
         self.array.views.adopted(epoch).await;
+        self.have_left();
         self.array.views.settle();
         self.set_clearing_alarm();
     }
