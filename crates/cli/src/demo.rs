@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use crate::failure::{Code, Failure};
 use crate::output::print_ours;
 
+mod children;
 mod fio;
 mod stage;
 

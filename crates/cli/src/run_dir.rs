@@ -68,7 +68,6 @@ impl RunDir {
     }
 
     /// The directory at `path` alone, made if it is not there, refused if it is another user's.
-    #[cfg(test)]
     pub(crate) fn open_at(path: PathBuf) -> Result<Self, Failure> {
         Self::open_among(Places::only(path))
     }

@@ -55,6 +55,8 @@ pub(super) fn verify(stage: &Stage) -> Result<(), Failure> {
 fn job(stage: &Stage, rw: &str) -> Vec<String> {
     vec![
         "--ioengine=nbd".into(),
+        // One process: nothing of it is left when it is killed.
+        "--thread".into(),
         format!("--uri={}", stage.uri()),
         format!("--rw={rw}"),
         "--bs=4k".into(),

@@ -4,17 +4,18 @@ use std::cell::RefCell;
 use std::env;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::process::{Command, Output, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use tempfile::TempDir;
 
+use super::children::{Child, Children};
+use crate::args::ArrayName;
 use crate::doctor::find_program;
 use crate::failure::Failure;
 use crate::output::{print, print_line, print_ours};
+use crate::run_dir::RunDir;
 
 /// Programs that the demo runs besides mdspace.
 const PROGRAMS: [&str; 6] = ["truncate", "mkfs.ext4", "nbdcopy", "fio", "sha256sum", "e2fsck"];
@@ -22,13 +23,17 @@ const PROGRAMS: [&str; 6] = ["truncate", "mkfs.ext4", "nbdcopy", "fio", "sha256s
 /// Disk that the demo may need, with the copy at its largest.
 const DISK_BYTES_WANTED: u64 = 2 << 30;
 
+/// How long the array may take to stop when the demo ends early.
+const STOP_PATIENCE: Duration = Duration::from_secs(30);
+const LOOK_EVERY: Duration = Duration::from_millis(100);
+
 /// The demo's own directory and programs. Nothing of it is left when it goes.
 pub(super) struct Stage {
     folder: RefCell<Option<TempDir>>,
     path: PathBuf,
     programs_path: String,
     from: PathBuf,
-    interrupted: Arc<AtomicBool>,
+    children: Children,
 }
 
 /// A program that runs beside the demo.
@@ -57,20 +62,17 @@ impl Stage {
         let folder = TempDir::with_prefix("mdspace-demo-").map_err(cannot)?;
         let path = folder.path().canonicalize().map_err(cannot)?;
         check_room(&path)?;
-        let interrupted = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM, SIGHUP] {
-            signal_hook::flag::register(signal, Arc::clone(&interrupted)).map_err(cannot)?;
-        }
+        let children = Children::heed_signals().map_err(cannot)?;
         let from = from.or_else(source_directory).unwrap_or_else(|| "/usr/share/doc".into());
         let stage =
-            Self { folder: RefCell::new(Some(folder)), path, programs_path, from, interrupted };
+            Self { folder: RefCell::new(Some(folder)), path, programs_path, from, children };
         print(&format!("$ cd {0}\n$ export MDSPACE_RUN_DIR={0}/run\n", stage.path.display()))?;
         Ok(stage)
     }
 
     /// Whether Ctrl-C or a kill has come.
     pub(super) fn interrupted(&self) -> bool {
-        self.interrupted.load(Ordering::Relaxed)
+        self.children.interrupted()
     }
 
     /// The directory whose files go into the file system.
@@ -142,10 +144,8 @@ impl Stage {
         let shown = as_typed(program, &words);
         print_line(&format!("$ {shown} &"))?;
         let child = self
-            .command(program, &words)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
+            .children
+            .spawn(&mut self.command(program, &words))
             .map_err(|error| failed(&shown, &error.to_string()))?;
         Ok(Running { stage: self, words: shown, child })
     }
@@ -153,21 +153,34 @@ impl Stage {
     /// Stops what runs and removes what was made; again does nothing.
     pub(super) fn clear(&self) {
         if let Some(folder) = self.folder.take() {
-            // Where the array is stopped already this fails, as it should.
-            let stop = ["stop", "data", "--force"];
-            drop(
-                self.command("mdspace", &stop).stdout(Stdio::null()).stderr(Stdio::null()).status(),
-            );
+            self.stop_array();
             drop(folder.close());
         }
+    }
+
+    /// An interrupted create may still be starting its process: asks until it is gone.
+    fn stop_array(&self) {
+        let Ok(run_dir) = RunDir::open_at(self.run_dir()) else { return };
+        let name: ArrayName = "data".parse().expect("a good name");
+        let until = Instant::now() + STOP_PATIENCE;
+        while run_dir.is_running(&name).unwrap_or(false) && Instant::now() < until {
+            let mut stop = self.command("mdspace", &["stop", "data", "--force"]);
+            drop(stop.stdout(Stdio::null()).stderr(Stdio::null()).status());
+            thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    fn run_dir(&self) -> PathBuf {
+        self.path.join("run")
     }
 
     fn execute(&self, program: &str, words: &[&str], expected: &[i32]) -> Result<Output, Failure> {
         let shown = as_typed(program, words);
         print_line(&format!("$ {shown}"))?;
         let output = self
-            .command(program, words)
-            .output()
+            .children
+            .spawn(&mut self.command(program, words))
+            .and_then(Child::output)
             .map_err(|error| failed(&shown, &error.to_string()))?;
         self.judge(&shown, &output, expected)?;
         Ok(output)
@@ -196,7 +209,7 @@ impl Stage {
             .args(words)
             .current_dir(&self.path)
             .env("PATH", &self.programs_path)
-            .env("MDSPACE_RUN_DIR", self.path.join("run"))
+            .env("MDSPACE_RUN_DIR", self.run_dir())
             .env_remove("MDSPACE_STATE_DIR")
             .stdin(Stdio::null());
         command
@@ -213,10 +226,8 @@ impl Running<'_> {
     /// Waits for its end, which must be a success.
     pub(super) fn finish(self) -> Result<(), Failure> {
         print_line("$ wait")?;
-        let output = self
-            .child
-            .wait_with_output()
-            .map_err(|error| failed(&self.words, &error.to_string()))?;
+        let output =
+            self.child.output().map_err(|error| failed(&self.words, &error.to_string()))?;
         self.stage.judge(&self.words, &output, &[0])
     }
 }
