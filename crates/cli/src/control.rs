@@ -66,10 +66,12 @@ pub(crate) enum Request {
         #[serde(default)]
         probed: Probed,
     },
-    /// From another array's process: hand over a spare of at least so many bytes, blank and free.
+    /// From another array's process: hand over a spare of at least so many bytes, blank and free, but none of these.
     GiveSpare {
         group: String,
         bytes: u64,
+        #[serde(default)]
+        but_for: Vec<String>,
     },
     /// What to write into the array's configuration.
     Configuration,

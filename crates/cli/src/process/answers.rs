@@ -17,6 +17,7 @@ use mdspace_io::{OpenError, OpenMode, RunningArray, SetError};
 use super::array::OrderError;
 use super::decided;
 use super::ending::Served;
+use super::spares::Wanted;
 use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
 use crate::control::{Reply, Request};
@@ -34,8 +35,8 @@ impl Answer for ServingProcess {
             Request::Events { follow } => self.recorder.tell(follow, replies),
             Request::Stop { force, restarts: true } => self.stop_to_restart(force, replies),
             Request::Stop { force, .. } => self.stop_and_tell(force, replies),
-            Request::GiveSpare { group, bytes } => match self.begin_move() {
-                Ok(_move) => self.give_and_tell(&group, bytes, replies),
+            Request::GiveSpare { group, bytes, but_for } => match self.begin_move() {
+                Ok(_move) => self.give_and_tell(&group, &Wanted { bytes, but_for }, replies),
                 Err(failure) => replies.send(&Reply::Failed { failure }),
             },
             other => {

@@ -51,6 +51,9 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
 const IS_SOMEWHERE_WITHIN: Duration = Duration::from_secs(180);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
+/// How long a spare is not asked for again that did not fit, and went back.
+const REFUSED_FOR: Duration = Duration::from_secs(600);
+
 /// The group of an array, and the search for a spare in it.
 pub(super) struct SpareGroup {
     run_dir: RunDir,
@@ -58,6 +61,16 @@ pub(super) struct SpareGroup {
     asked: Mutex<Option<Instant>>,
     asking: AtomicBool,
     on_their_way: UnderWay,
+    /// Spares that were not taken, by name, and when.
+    refused: Mutex<Vec<(String, Instant)>>,
+}
+
+/// What an array wants of a spare.
+pub(super) struct Wanted {
+    /// It has at least so many bytes.
+    pub(super) bytes: u64,
+    /// It is none of these, by name.
+    pub(super) but_for: Vec<String>,
 }
 
 /// A spare may be on its way as long as the value lives: the array is not stopped or restarted meanwhile.
@@ -68,8 +81,8 @@ pub(super) struct Move<'a> {
 
 impl SpareGroup {
     pub(super) fn new(run_dir: RunDir) -> Self {
-        let (name, asked, asking, on_their_way) = Default::default();
-        Self { run_dir, name, asked, asking, on_their_way }
+        let (name, asked, asking, on_their_way, refused) = Default::default();
+        Self { run_dir, name, asked, asking, on_their_way, refused }
     }
 
     /// Lets no spare come or go any more, and waits for those on their way, before the array is stopped.
@@ -103,6 +116,19 @@ impl SpareGroup {
         *self.name.lock().unwrap_or_else(PoisonError::into_inner) = name;
         // Whoever waits for a spare need not wait for the next round.
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    /// A spare did not fit.
+    fn refuse(&self, member: &str) {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.push((member.to_owned(), Instant::now()));
+    }
+
+    /// Spares that did not fit a short time ago.
+    fn refused(&self) -> Vec<String> {
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|(_, when)| when.elapsed() < REFUSED_FOR);
+        refused.iter().map(|(name, _)| name.clone()).collect()
     }
 
     /// Whether it is time to ask, and nobody does.
@@ -148,14 +174,16 @@ fn works(status: &ArrayStatus) -> bool {
     !matches!(status.state, ArrayState::Readonly | ArrayState::Broken)
 }
 
-/// The smallest spare that is large enough, if the array needs none of its own.
-fn to_give(status: &ArrayStatus, bytes: u64) -> Option<&MemberStatus> {
+/// The smallest spare that is wanted, if the array needs none of its own.
+fn to_give<'a>(status: &'a ArrayStatus, wanted: &Wanted) -> Option<&'a MemberStatus> {
     if places(status) > 0 || !works(status) {
         return None;
     }
     // What is no path exists in its own process alone.
     let fits = |member: &&MemberStatus| {
-        member.size_sectors * 512 >= bytes && path_of_name(&member.name).is_absolute()
+        member.size_sectors * 512 >= wanted.bytes
+            && !wanted.but_for.contains(&member.name)
+            && path_of_name(&member.name).is_absolute()
     };
     spares(status).filter(fits).min_by_key(|member| member.size_sectors)
 }
@@ -182,10 +210,10 @@ impl ServingProcess {
     pub(super) fn give_and_tell(
         &self,
         group: &str,
-        bytes: u64,
+        wanted: &Wanted,
         replies: &mut Replies<'_>,
     ) -> io::Result<()> {
-        let given = self.give_spare(group, bytes);
+        let given = self.give_spare(group, wanted);
         let spare = match &given {
             Ok(Reply::Spare { member, probed }) => Some((member.clone(), probed.clone())),
             _ => None,
@@ -209,15 +237,15 @@ impl ServingProcess {
         told
     }
 
-    /// Gives a spare away, if there is one that is large enough and not needed here.
-    fn give_spare(&self, group: &str, bytes: u64) -> Result<Reply, Failure> {
+    /// Gives a spare away, if there is one that is wanted and not needed here.
+    fn give_spare(&self, group: &str, wanted: &Wanted) -> Result<Reply, Failure> {
         let what = format!("{} gives no spare", self.name);
         let no = |why: &str| Failure::new(&what, why, "add a spare to an array of the group");
         if self.spares.name().as_deref() != Some(group) {
             return Err(no("it is of another spare group"));
         }
         let status = self.array.status()?;
-        let spare = to_give(&status, bytes)
+        let spare = to_give(&status, wanted)
             .ok_or_else(|| no("it has none that it does not need and that is large enough"))?;
         let (name, uuid) = (spare.name.clone(), spare.device_uuid);
         let member = self.array.members().find(&name).ok_or_else(|| no("its spare is not open"))?;
@@ -284,21 +312,32 @@ impl ServingProcess {
     fn ask_group(&self, group: &str, bytes: u64) {
         let running = self.spares.run_dir.running().unwrap_or_default();
         for giver in running.iter().filter(|running| running.name != self.name) {
-            // Before it is asked: with the answer the spare is on its way.
-            let Ok(on_its_way) = self.begin_move() else { return };
-            let client = Client::connect_within(&giver.run_dir, &giver.name, PATIENCE);
-            let Ok(mut client) = client else { continue };
-            let given = client.ask(&Request::GiveSpare { group: group.to_owned(), bytes });
-            if let Ok(Reply::Spare { member, probed }) = given {
-                self.take_spare(giver, member, probed);
-                // The giver may stop now, and so may this array.
-                drop((client, on_its_way));
-                return;
+            // Of one that does not fit the next is asked.
+            while let Some(is_taken) = self.ask_for_spare(giver, group, bytes) {
+                if is_taken {
+                    return;
+                }
             }
         }
     }
 
-    fn take_spare(&self, giver: &Running, member: String, probed: Probed) {
+    /// Asks one array for a spare. Says whether it was taken, if there was one.
+    fn ask_for_spare(&self, giver: &Running, group: &str, bytes: u64) -> Option<bool> {
+        // Before it is asked: with the answer the spare is on its way. The giver may stop after that, and so may this array.
+        let _on_its_way = self.begin_move().ok()?;
+        let mut client = Client::connect_within(&giver.run_dir, &giver.name, PATIENCE).ok()?;
+        let but_for = self.spares.refused();
+        let request =
+            Request::GiveSpare { group: group.to_owned(), bytes, but_for: but_for.clone() };
+        let Ok(Reply::Spare { member, probed }) = client.ask(&request) else { return None };
+        // A process of before it was updated knows of no exceptions.
+        let is_known = but_for.contains(&member);
+        let is_taken = self.take_spare(giver, member, probed);
+        (is_taken || !is_known).then_some(is_taken)
+    }
+
+    /// Takes a spare, or gives it back. Says whether it was taken.
+    fn take_spare(&self, giver: &Running, member: String, probed: Probed) -> bool {
         match self.add(std::slice::from_ref(&member), false, &probed) {
             Ok(_) => {
                 tracing::info!("{member} came from {}, as a spare", giver.name);
@@ -306,12 +345,15 @@ impl ServingProcess {
                 if let Err(failure) = self.save_member(&member) {
                     tracing::error!("{failure}");
                 }
+                true
             }
             Err(failure) => {
                 tracing::warn!("{member} goes back to {}: {failure}", giver.name);
+                self.spares.refuse(&member);
                 if let Err(failure) = give_back(giver, member, probed) {
                     tracing::error!("the spare belongs to no array now: {failure}");
                 }
+                false
             }
         }
     }

@@ -65,6 +65,25 @@ fn a_spare_goes_to_the_array_of_its_group_that_needs_it() {
     assert_eq!(user.expect(0, "get one mismatch_cnt").trim(), "0");
 }
 
+/// The smaller one has room for the data, and none for the superblock behind them. It goes back once, and the next one fits.
+#[test]
+fn a_spare_that_does_not_fit_keeps_none_back_that_does() {
+    let user = User::with_members(&["a", "b", "c", "d", "s", "t"]);
+    user.expect(0, "create one --level=1 --metadata=1.0 --raid-devices=2 --assume-clean a b");
+    let bytes = user.detail("one")["array"]["size_bytes"].as_u64().expect("a number");
+    let small = File::options().write(true).open(user.path("s")).expect("a file");
+    small.set_len(bytes).expect("a size");
+    let spares = "--level=1 --raid-devices=2 --spare-devices=2 --size=4M --assume-clean c d s t";
+    user.expect(0, &format!("create two {spares}"));
+    user.expect(0, "set one spare_group=shelf");
+    user.expect(0, "set two spare_group=shelf");
+    user.expect(0, "fail one a");
+    until(&user, "the other spare takes the place", || is_whole(&user, "one"));
+    assert!(has(&user, "one", "t") && has(&user, "two", "s"));
+    let log = std::fs::read_to_string(user.run_dir().join("one.log")).expect("a log");
+    assert_eq!(log.matches("/s goes back to two").count(), 1, "{log}");
+}
+
 /// It writes nothing to it any more: the other one would find a spare that still is of this array.
 #[test]
 fn an_array_that_is_read_only_gives_no_spare() {

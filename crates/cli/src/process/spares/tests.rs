@@ -43,10 +43,22 @@ fn an_array_whose_member_is_to_be_replaced_needs_a_spare() {
     assert!(!lacks(&status));
 }
 
+fn of_size(bytes: u64) -> Wanted {
+    Wanted { bytes, but_for: Vec::new() }
+}
+
+#[test]
+fn a_spare_that_went_back_is_not_given_again() {
+    let status = with_spares(&[400_000, 300_000]);
+    let but_for = vec!["/dev/spare-300000".to_owned()];
+    let given = to_give(&status, &Wanted { bytes: 512, but_for });
+    assert_eq!(given.map(|member| member.size_sectors), Some(400_000));
+}
+
 #[test]
 fn the_smallest_spare_that_is_large_enough_is_given() {
     let status = with_spares(&[400_000, 100, 300_000]);
-    let given = |bytes| to_give(&status, bytes).map(|member| member.size_sectors);
+    let given = |bytes| to_give(&status, &of_size(bytes)).map(|member| member.size_sectors);
     assert_eq!(given(300_000 * 512), Some(300_000));
     assert_eq!(given(300_000 * 512 + 1), Some(400_000));
     assert_eq!(given(400_000 * 512 + 1), None);
@@ -56,8 +68,8 @@ fn the_smallest_spare_that_is_large_enough_is_given() {
 fn a_spare_that_is_needed_at_home_or_exists_there_alone_is_not_given() {
     let mut status = with_spares(&[400_000]);
     status.members.remove(0);
-    assert!(to_give(&status, 512).is_none());
+    assert!(to_give(&status, &of_size(512)).is_none());
     let mut status = with_spares(&[400_000]);
     status.members[6].name = "ram:200M".to_owned();
-    assert!(to_give(&status, 512).is_none());
+    assert!(to_give(&status, &of_size(512)).is_none());
 }
