@@ -637,8 +637,7 @@ pub(super) fn refused(what: &str, error: &CommandError) -> Failure {
         }
         CommandError::DoesNotFit(_) => "give a larger device",
         CommandError::BlocksDoNotFit(_) => {
-            "give a device with blocks no larger than the array's; a member of this array with larger ones fits when \
-             the array is stopped and assembled with it"
+            "give a device whose blocks are no larger than the array's"
         }
         CommandError::NotReplaceable(_) => "see `mdspace detail` for what each member is",
         CommandError::NotBack(_) => "`mdspace add` rebuilds it from the others",

@@ -51,8 +51,8 @@ const TRY_AGAIN_AFTER: Duration = Duration::from_millis(200);
 const IS_SOMEWHERE_WITHIN: Duration = Duration::from_secs(180);
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
 
-/// How long a spare is not asked for again that did not fit, and went back.
-const REFUSED_FOR: Duration = Duration::from_secs(600);
+/// How long a spare is not asked for again that was not taken, and went back.
+const REFUSED_FOR: Duration = Duration::from_secs(60);
 
 /// The group of an array, and the search for a spare in it.
 pub(super) struct SpareGroup {
@@ -118,13 +118,13 @@ impl SpareGroup {
         *self.asked.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
-    /// A spare did not fit.
+    /// A spare was not taken.
     fn refuse(&self, member: &str) {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.push((member.to_owned(), Instant::now()));
     }
 
-    /// Spares that did not fit a short time ago.
+    /// Spares that were not taken a short time ago.
     fn refused(&self) -> Vec<String> {
         let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.retain(|(_, when)| when.elapsed() < REFUSED_FOR);
@@ -312,7 +312,7 @@ impl ServingProcess {
     fn ask_group(&self, group: &str, bytes: u64) {
         let running = self.spares.run_dir.running().unwrap_or_default();
         for giver in running.iter().filter(|running| running.name != self.name) {
-            // Of one that does not fit the next is asked.
+            // Where one is not taken the next is asked for.
             while let Some(is_taken) = self.ask_for_spare(giver, group, bytes) {
                 if is_taken {
                     return;

@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use mdspace_format::new_array::FIRST_EVENTS;
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{Level, Superblock, Uuid};
+use mdspace_format::{Level, Role, Superblock, Uuid};
 
 use crate::array::plan::PLACES_MAX;
 use crate::array::settings::StartSettings;
@@ -101,8 +101,15 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let present = decided::Present::all(&candidates);
-    // Who is out of date is to fit when it comes back.
-    let block_of_all = array_block_bytes(blocks_of(candidates.iter()));
+    // Who is out of date is to fit when it comes back. One that is out for good is not counted: users would find other
+    // blocks than before.
+    let is_counted = |member: &&Candidate| {
+        let role = model.roles.get(member.superblock.dev_number as usize);
+        member.superblock.own_role() == Role::Spare
+            || role.is_some_and(|role| role.slot().is_some())
+    };
+    let counted = candidates.iter().filter(is_counted);
+    let block_of_all = array_block_bytes(blocks_of(counted));
     let mut members = sort_out(candidates, &model, &mut left_out);
     let needed = || members.iter().filter(|member| has_slot(member) && !roles::replaces(member));
     let block_bytes = match needed().all(|member| refuse_misfit(member, block_of_all).is_ok()) {
@@ -212,9 +219,11 @@ fn blocks_of<'a>(
 /// Every I/O of the array is whole blocks of every member.
 fn refuse_misfit(member: &Candidate, block_bytes: u32) -> Result<(), Refusal> {
     let Candidate { superblock, info, .. } = member;
-    // A spare with larger blocks is not counted.
-    let block_bytes = block_bytes.max(info.logical_block_bytes);
-    match misfit(superblock, info, block_bytes) {
+    let has = info.logical_block_bytes;
+    let is_larger =
+        || format!("its logical block is {has} bytes, and the array is served in {block_bytes}");
+    let misfit = misfit(superblock, info, block_bytes);
+    match misfit.or_else(|| (has > block_bytes).then(is_larger)) {
         Some(feature) => Err(Refusal::Unsupported { member: info.name.clone(), feature }),
         None => Ok(()),
     }

@@ -598,6 +598,20 @@ fn the_blocks_of_a_member_that_is_out_of_date_are_those_of_the_array() {
     assert_eq!((started.block_bytes, started.members.len()), (4096, 2));
 }
 
+/// It failed long ago, and is behind a bridge now that shows larger blocks. Users find the blocks that they know.
+#[test]
+fn the_blocks_of_a_member_that_is_out_for_good_are_not_counted() {
+    let mut candidates = raid5(0, 10);
+    candidates[2].info.logical_block_bytes = 4096;
+    candidates[2].superblock.events -= 5;
+    for member in &mut candidates[..2] {
+        member.superblock.roles[2] = Role::Faulty;
+    }
+    let run = Options { run: true, ..Options::default() };
+    let started = decide(candidates, &run).unwrap().start;
+    assert_eq!((started.block_bytes, started.members.len()), (512, 2));
+}
+
 /// Its blocks are larger than a chunk.
 #[test]
 fn a_member_out_of_date_whose_blocks_do_not_fit_keeps_nothing_from_starting() {
