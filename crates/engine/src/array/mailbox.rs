@@ -10,7 +10,7 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 
-use crate::backend::{IoError, MemberId};
+use crate::backend::{IoError, MemberId, Scope};
 use crate::ranges::Ranges;
 use crate::request::RequestError;
 use crate::sync::Mutex;
@@ -188,7 +188,10 @@ impl Mailbox {
             .iter_mut()
             .find(|known| known.member == failure.member)
         {
-            Some(known) if known.if_borne => *known = failure,
+            // That the whole array is another host's counts more than what came of it.
+            Some(known) if known.if_borne || failure.error.kind.scope() == Scope::Array => {
+                *known = failure;
+            }
             Some(_) => {}
             None => mail.failures.push(failure),
         };

@@ -324,9 +324,12 @@ impl<'a> MemberWrites<'a> {
             Scope::Space if !self.lane.array.rules.keep(Rule::NoSpaceIsNoSuccess) => {}
             Scope::Space => self.trouble().no_space.push((member, write.sectors.clone())),
             Scope::Time | Scope::Member | Scope::Array => {
-                if self.view.bears_a_loss() {
-                    // Others may have to be waited for before it is told.
-                    self.lane.array.member_leaves(member);
+                // Others may have to be waited for before it is told. But of what another host has reserved nothing else is
+                // to be said before.
+                match error.kind.scope() {
+                    Scope::Array => self.lane.array.mailbox.member_failed(member, error),
+                    _ if self.view.bears_a_loss() => self.lane.array.member_leaves(member),
+                    _ => {}
                 }
                 self.trouble().note(member, error);
             }

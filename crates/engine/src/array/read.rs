@@ -240,7 +240,9 @@ impl ArrayLane {
             let result = read().await;
             let counts = match result {
                 Ok(()) => self.counts_under(view.epoch),
-                Err(RequestError::Lost) => !self.distrusted_go().await,
+                Err(RequestError::Lost) => {
+                    !self.distrusted_go().await && self.counts_under(view.epoch)
+                }
                 Err(_) => true,
             };
             if counts {

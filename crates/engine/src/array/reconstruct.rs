@@ -236,8 +236,8 @@ impl ArrayLane {
                     is_whole = true;
                     continue;
                 }
-                // Or one does by now, or says that a block can be read.
-                if self.newer_view(&view).await {
+                // Or one does by now, or says that a block can be read, or that another member has taken a slot over.
+                if self.newer_view(&view).await || self.distrusted_go().await {
                     unread.ask_again();
                     continue;
                 }

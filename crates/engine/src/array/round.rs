@@ -157,14 +157,13 @@ impl ArrayLane {
             let alone = std::slice::from_ref(piece);
             let mut result = self.write_pieces(map, row, alone, block, Taken::new()).await;
             while let Err(Stopped::Unplanned) = result {
+                let epoch = self.view().epoch;
                 let Some(stripe) = self.read_in_parts(at, &piece.columns).await else {
-                    match self.distrusted_go().await {
-                        true => {
-                            result = self.write_pieces(map, row, alone, block, Taken::new()).await;
-                            continue;
-                        }
-                        false => break,
+                    if !self.distrusted_go().await && self.counts_under(epoch) {
+                        break;
                     }
+                    result = self.write_pieces(map, row, alone, block, Taken::new()).await;
+                    continue;
                 };
                 let epoch = self.view().epoch;
                 if self.rows_wait() {

@@ -1,5 +1,6 @@
 //! Errors that say more of a member than that some sectors are bad, or nothing of it at all.
 
+use std::cell::RefCell;
 use std::rc::Rc;
 
 use mdspace_engine::array::Action;
@@ -62,6 +63,48 @@ fn a_reservation_conflict_stops_the_array_fails_no_member_and_writes_no_metadata
             world.disks.disk(0).write_error = None;
             world.crash();
             assert_eq!(world.assemble_all().unwrap(), [], "{world}");
+        }
+    }
+}
+
+/// The others do not answer the write yet, and are not reserved by then. Meanwhile the member is read, which goes well.
+#[test]
+fn a_member_that_is_reserved_is_not_failed_by_a_read_beside_the_write() {
+    for (seed, shape) in (30..).zip([shapes::RAID1, shapes::RAID5, shapes::RAID6]) {
+        for reserved in 0..usize::from(shape.disks) {
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            world.write_many(2);
+            let data = world.disks.data();
+            for disk in 0..usize::from(shape.disks) {
+                let mut it = world.disks.disk(disk);
+                match disk == reserved {
+                    true => {
+                        (it.write_error, it.errors_in) =
+                            (Some(IoErrorKind::Reserved), Some(data.clone()));
+                    }
+                    false => it.writes_hang_in = Some(data.clone()),
+                }
+            }
+            let before = world.disks.superblock_bytes((reserved + 1) % usize::from(shape.disks));
+            let from = Rc::new(vec![1; 8 * SECTOR]);
+            let row = u64::from(shape.chunk_sectors.max(8)) * 8;
+            let write = world.start(1, Request::Write { sector: 0, from, fua: false });
+            world.turns(200);
+            for sector in (row..world.sectors()).step_by(8).take(64) {
+                world
+                    .start(2, Request::Read { sector, into: Rc::new(RefCell::new(vec![0; 4096])) });
+                world.turns(5);
+            }
+            world.turns(500);
+            (0..usize::from(shape.disks))
+                .for_each(|disk| world.disks.disk(disk).writes_hang_in = None);
+            let ended = world.end(&write);
+            // Of a row of parity it may have none.
+            let is_broken = world.status().state == ArrayState::Broken;
+            assert_eq!(ended.is_err(), is_broken, "{ended:?} ({world})");
+            assert_eq!(world.member_state(reserved), Some(MemberState::InSync), "{world}");
+            let after = world.disks.superblock_bytes((reserved + 1) % usize::from(shape.disks));
+            assert_eq!(after, before, "{world}");
         }
     }
 }

@@ -210,7 +210,11 @@ impl ArrayLane {
                     (is_distrusted || self.newer_view(&view).await, Unreadable::new())
                 }
                 // A write may have made the block readable, and been answered.
-                NotRead::ByAny(unreadable) => (view.epoch < newest, unreadable),
+                NotRead::ByAny(unreadable) => {
+                    let is_old = view.epoch < newest || !self.counts_under(view.epoch);
+                    // Or another member takes a slot over.
+                    (is_old || self.distrusted_go().await, unreadable)
+                }
             };
             if tries_again {
                 self.adopts(newest.max(self.array.views.counts_from())).await;
