@@ -498,31 +498,32 @@ impl ArrayLane {
     /// over it, and no later read gets what it has.
     #[inline]
     pub(super) fn as_it_counts(&self, member: MemberId, mut done: IoDone) -> IoDone {
-        if done.result.is_ok() {
-            done.result = self.is_not_believed(member).map_or(Ok(()), Err);
+        if done.result.is_ok() && self.distrusts(member) {
+            done.result = Err(IoError { kind: IoErrorKind::Other, errno: 0 });
         }
         done
     }
 
-    /// The error of each read of a member that is distrusted, until it is out or the array is broken.
+    /// Whether no read of a member counts, until it is out or the array is broken.
     #[inline]
-    pub(super) fn is_not_believed(&self, member: MemberId) -> Option<IoError> {
-        let flushes = &self.array.flushes;
-        let distrusts = flushes.any_distrusted()
-            && self.with_view(ArrayView::bears_a_loss)
+    pub(super) fn distrusts(&self, member: MemberId) -> bool {
+        self.distrusts_any()
             && self.array.rules.keep(Rule::FailedFlushesEndReads)
-            && flushes.distrusts(member);
-        distrusts.then_some(IoError { kind: IoErrorKind::Other, errno: 0 })
+            && self.array.flushes.distrusts(member)
+    }
+
+    #[inline]
+    fn distrusts_any(&self) -> bool {
+        self.array.flushes.any_distrusted() && self.with_view(ArrayView::bears_a_loss)
     }
 
     /// Waits until the distrusted members of this lane's view are out, or the array is broken: what they alone gave may be
     /// on one that takes a slot over, or is lost. False where there are none.
     pub(super) async fn distrusted_go(&self) -> bool {
-        let flushes = &self.array.flushes;
-        if !flushes.any_distrusted() || !self.with_view(ArrayView::bears_a_loss) {
+        if !self.distrusts_any() {
             return false;
         }
-        let view = self.view();
+        let (view, flushes) = (self.view(), &self.array.flushes);
         let in_slots = view.present().map(|(_, member)| member.id);
         let distrusted: Vec<MemberId> = in_slots.filter(|id| flushes.distrusts(*id)).collect();
         let are_out = |now: &ArrayView| {

@@ -166,10 +166,6 @@ impl ArrayLane {
                     continue;
                 };
                 let epoch = self.view().epoch;
-                if self.rows_wait() {
-                    self.lets_rows_be_written().await;
-                    continue;
-                }
                 let known = vec![(piece.columns.clone(), stripe)];
                 result = self.write_pieces(map, row, alone, block, known).await;
                 // What is known counts no more where the view moved before it was used.

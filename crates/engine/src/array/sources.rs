@@ -86,7 +86,7 @@ impl ArrayLane {
     /// Whether each of these members is believed: no flush has told that it may have lost what it was given, and it has
     /// not failed.
     pub(super) fn are_believed(&self, sources: &Sources) -> bool {
-        sources.0.iter().all(|source| self.is_not_believed(source.member).is_none())
+        !sources.0.iter().any(|source| self.distrusts(source.member))
     }
 
     /// Flushes members that were read, under the claim that they were read under. None where the array breaks, or where

@@ -483,6 +483,24 @@ fn a_read_of_a_member_that_is_out_gives_nothing_once_its_late_flush_has_told() {
     }
 }
 
+/// A disk fails one write, and another one does not answer the question that comes of it. Gives the write.
+fn fails_while_another_is_asked(
+    world: &mut World,
+    failing: usize,
+    asked: usize,
+    sector: u64,
+) -> Pending {
+    let place = world.disks.superblock(asked).unwrap().place.sector;
+    world.disks.disk(asked).hangs_in = Some(place..place + 8);
+    let mut disk = world.disks.disk(failing);
+    (disk.write_error, disk.error_once) = (Some(IoErrorKind::Other), true);
+    drop(disk);
+    let from = Rc::new(world.random.bytes(8 * SECTOR));
+    let write = world.start(1, Request::Write { sector, from, fua: false });
+    world.turns(500);
+    write
+}
+
 /// It has reset, and a write of it failed: others are asked before it is out, and give what it has lost.
 #[test]
 fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
@@ -498,17 +516,10 @@ fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
         world.write_random(0, 8);
         world.disks.disk(disk).reset();
         let asked = (disk + 1) % usize::from(shape.disks);
-        let place = world.disks.superblock(asked).unwrap().place.sector;
-        world.disks.disk(asked).hangs_in = Some(place..place + 8);
-        let mut failing = world.disks.disk(disk);
-        (failing.write_error, failing.error_once) = (Some(IoErrorKind::Other), true);
-        drop(failing);
-        let from = Rc::new(world.random.bytes(8 * SECTOR));
-        let write = world.start(1, Request::Write { sector: far, from, fua: false });
-        world.turns(500);
+        let write = fails_while_another_is_asked(&mut world, disk, asked, far);
         assert!(!write.has_ended(), "{world}");
         world.verify_each(0..8);
-        assert!(!write.has_ended(), "reads wait for nobody ({world})");
+        assert!(!write.has_ended(), "the reads have waited for the write ({world})");
         world.disks.disk(asked).hangs_in = None;
         world.end(&write).unwrap();
         assert_eq!(world.member_state(disk), Some(MemberState::Faulty), "{world}");
@@ -550,14 +561,7 @@ fn a_read_waits_until_it_is_known_what_becomes_of_the_last_member_that_gives_it(
         let others: Vec<usize> = (1..=shape.can_lose()).map(|at| (disk + at) % disks).collect();
         others.iter().for_each(|other| world.fail(*other));
         let asked = (disk + disks - 1) % disks;
-        let place = world.disks.superblock(asked).unwrap().place.sector;
-        world.disks.disk(asked).hangs_in = Some(place..place + 8);
-        let mut failing = world.disks.disk(disk);
-        (failing.write_error, failing.error_once) = (Some(IoErrorKind::Other), true);
-        drop(failing);
-        let from = Rc::new(world.random.bytes(8 * SECTOR));
-        let write = world.start(1, Request::Write { sector: far, from, fua: false });
-        world.turns(500);
+        let write = fails_while_another_is_asked(&mut world, disk, asked, far);
         let into = Rc::new(RefCell::new(vec![0; 8 * SECTOR]));
         let read = world.start(2, Request::Read { sector: 0, into });
         world.turns(500);

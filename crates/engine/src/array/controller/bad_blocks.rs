@@ -196,7 +196,7 @@ impl Controller {
                 self.write_list_of_needed(index, place.start, list).await.map_err(not_written)?;
             } else if is_written {
                 let member = &self.members[index];
-                self.write_metadata(member, place.start, bytes).await.map_err(not_written)?;
+                self.write_metadata(member, place.start, &bytes).await.map_err(not_written)?;
             }
             self.members[index].log = step;
         }

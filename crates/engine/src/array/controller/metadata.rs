@@ -210,7 +210,7 @@ impl Controller {
         let may_wait = matches!(member.state, MemberState::InSync(_));
         let until = self.lane.lived() + self.patience_span();
         loop {
-            let written = self.write_metadata(member, sector, bytes.clone()).await;
+            let written = self.write_metadata(member, sector, &bytes).await;
             let has_room =
                 !matches!(written, Err((_, error)) if error.kind.scope() == Scope::Space);
             if has_room || !may_wait || self.lane.lived() >= until {
@@ -235,9 +235,9 @@ impl Controller {
         &self,
         member: &Member,
         sector: u64,
-        bytes: Vec<u8>,
+        bytes: &[u8],
     ) -> Result<(), (MemberId, IoError)> {
-        let op = metadata_write(&member.info, sector, &bytes);
+        let op = metadata_write(&member.info, sector, bytes);
         let durable = DurableWrite::begin(&self.array, member.id, false);
         let written = self.ask(member, op).await;
         durable.end(written.map_err(|(_, error)| error));
