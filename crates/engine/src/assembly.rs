@@ -6,6 +6,6 @@ mod blocks;
 mod decide;
 mod read;
 
-pub(crate) use blocks::{array_block_bytes, misfit};
+pub(crate) use blocks::{array_block_bytes, larger_block, misfit};
 pub use decide::{Assembly, Decided, LeftOut, Options, Reason, Refusal, decide};
 pub use read::{Candidate, FoundBitmap, ReadError, read, read_all, read_counting, read_superblock};

@@ -40,6 +40,12 @@ pub(crate) fn misfit(superblock: &Superblock, info: &MemberInfo, block: u32) -> 
         () if superblock.level == Level::Linear && !is_last && inside(end, block) => {
             Some(format!("its data end inside a logical block of {block} bytes"))
         }
-        () => None,
+        () => larger_block(info, block),
     }
+}
+
+/// Requests of an array are in its blocks, and a member must take each of them.
+pub(crate) fn larger_block(info: &MemberInfo, block: u32) -> Option<String> {
+    let has = info.logical_block_bytes;
+    (has > block).then(|| format!("its logical block is {has} bytes, the array's is {block}"))
 }

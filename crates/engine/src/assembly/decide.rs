@@ -6,6 +6,7 @@ mod lineage;
 mod refusal;
 mod replacement;
 mod roles;
+mod served_block;
 mod unsynced;
 
 #[cfg(test)]
@@ -16,23 +17,22 @@ use std::sync::Arc;
 
 use mdspace_format::new_array::FIRST_EVENTS;
 use mdspace_format::superblock::RESYNC_NONE;
-use mdspace_format::{Level, Role, Superblock, Uuid};
+use mdspace_format::{Level, Superblock, Uuid};
 
 use crate::array::plan::PLACES_MAX;
 use crate::array::settings::StartSettings;
 use crate::array::{Start, StartMember};
-use crate::backend::{MemberId, MemberInfo};
+use crate::backend::MemberId;
 use crate::geometry::{Geometry, Shape, Slot};
 use crate::neighbours::Neighbours;
 
-use super::blocks::{array_block_bytes, misfit};
 use super::read::Candidate;
-use belonging::has_slot;
 use belonging::{
     Freshest, freshest, leave_out_unserved, newest, of_one_array, refuse_copies,
     refuse_disagreement, refuse_if_it_went_on, refuse_unhandled, rivals,
 };
 use roles::{in_sync_at, is_in_sync, refuse_crowding, refuse_surprise, sort_out};
+use served_block::{block_bytes, refuse_misfit, wanted_block_bytes};
 use unsynced::{
     bitmap, by_bitmap, copies_differ, refuse_short_bitmap, refuse_tight_bitmap, unsynced,
 };
@@ -101,21 +101,9 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let present = decided::Present::all(&candidates);
-    // Who is out of date is to fit when it comes back. One that is out for good is not counted: users would find other
-    // blocks than before.
-    let is_counted = |member: &&Candidate| {
-        let role = model.roles.get(member.superblock.dev_number as usize);
-        member.superblock.own_role() == Role::Spare
-            || role.is_some_and(|role| role.slot().is_some())
-    };
-    let counted = candidates.iter().filter(is_counted);
-    let block_of_all = array_block_bytes(blocks_of(counted));
+    let wanted_block_bytes = wanted_block_bytes(&candidates, &model);
     let mut members = sort_out(candidates, &model, &mut left_out);
-    let needed = || members.iter().filter(|member| has_slot(member) && !roles::replaces(member));
-    let block_bytes = match needed().all(|member| refuse_misfit(member, block_of_all).is_ok()) {
-        true => block_of_all,
-        false => array_block_bytes(blocks_of(needed())),
-    };
+    let block_bytes = block_bytes(&members, wanted_block_bytes);
     let decided = decided::to_remember(model.set_uuid, &present, &left_out, options, is_preferred);
     // Before anything is decided that no superblock says yet.
     let behind = behind(&members, &model);
@@ -208,25 +196,6 @@ fn is_first_resync(model: &Superblock) -> bool {
         false => model.events > 0,
     };
     !has_run || model.is_by_mdspace() && model.resync_offset_sectors != 0
-}
-
-fn blocks_of<'a>(
-    members: impl Iterator<Item = &'a Candidate>,
-) -> impl Iterator<Item = (&'a Superblock, &'a MemberInfo)> {
-    members.map(|member| (&member.superblock, &member.info))
-}
-
-/// Every I/O of the array is whole blocks of every member.
-fn refuse_misfit(member: &Candidate, block_bytes: u32) -> Result<(), Refusal> {
-    let Candidate { superblock, info, .. } = member;
-    let has = info.logical_block_bytes;
-    let is_larger =
-        || format!("its logical block is {has} bytes, and the array is served in {block_bytes}");
-    let misfit = misfit(superblock, info, block_bytes);
-    match misfit.or_else(|| (has > block_bytes).then(is_larger)) {
-        Some(feature) => Err(Refusal::Unsupported { member: info.name.clone(), feature }),
-        None => Ok(()),
-    }
 }
 
 /// Up to where, in member sectors, the member of a slot has its blocks.

@@ -4,7 +4,7 @@ use mdspace_format::placement::{ArrayPlacement, BitmapPlacement};
 use mdspace_format::superblock::{MAX_ROLES, MemberFlags};
 use mdspace_format::{Features, Role, Superblock, Uuid};
 
-use crate::assembly::misfit;
+use crate::assembly::{larger_block, misfit};
 use crate::backend::{IoError, IoErrorKind, MemberId, MemberInfo, Scope};
 use crate::geometry::{Geometry, Slot};
 use crate::ranges::Ranges;
@@ -356,12 +356,10 @@ impl Controller {
 
     /// Requests are in blocks of the array, and a member must take each of them.
     pub(super) fn check_blocks(&self, info: &MemberInfo) -> Result<(), CommandError> {
-        let (has, block) = (info.logical_block_bytes, self.port.block_bytes());
-        if has <= block {
-            return Ok(());
+        match larger_block(info, self.port.block_bytes()) {
+            Some(reason) => Err(CommandError::BlocksDoNotFit(reason)),
+            None => Ok(()),
         }
-        let reason = format!("its logical block is {has} bytes, the array's is {block}");
-        Err(CommandError::BlocksDoNotFit(reason))
     }
 
     /// Whether a member that was out was one of those that are in sync now, and nothing happened to

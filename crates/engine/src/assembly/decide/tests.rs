@@ -587,15 +587,20 @@ fn blocks_that_some_io_would_cut_are_refused() {
     assemble(candidates).unwrap();
 }
 
+/// The logical block in which an array is served, and by how many members.
+fn served(candidates: Vec<Candidate>) -> (u32, usize) {
+    let run = Options { run: true, ..Options::default() };
+    let started = decide(candidates, &run).unwrap().start;
+    (started.block_bytes, started.members.len())
+}
+
 /// It was made with one such disk. That one is out of date now, and is to come back.
 #[test]
 fn the_blocks_of_a_member_that_is_out_of_date_are_those_of_the_array() {
     let mut candidates = raid5(0, 10);
     candidates[2].info.logical_block_bytes = 4096;
     candidates[2].superblock.events -= 5;
-    let run = Options { run: true, ..Options::default() };
-    let started = decide(candidates, &run).unwrap().start;
-    assert_eq!((started.block_bytes, started.members.len()), (4096, 2));
+    assert_eq!(served(candidates), (4096, 2));
 }
 
 /// It failed long ago, and is behind a bridge now that shows larger blocks. Users find the blocks that they know.
@@ -607,9 +612,7 @@ fn the_blocks_of_a_member_that_is_out_for_good_are_not_counted() {
     for member in &mut candidates[..2] {
         member.superblock.roles[2] = Role::Faulty;
     }
-    let run = Options { run: true, ..Options::default() };
-    let started = decide(candidates, &run).unwrap().start;
-    assert_eq!((started.block_bytes, started.members.len()), (512, 2));
+    assert_eq!(served(candidates), (512, 2));
 }
 
 /// Its blocks are larger than a chunk.
@@ -618,9 +621,8 @@ fn a_member_out_of_date_whose_blocks_do_not_fit_keeps_nothing_from_starting() {
     let mut candidates = raid5(0, 10);
     candidates[2].info.logical_block_bytes = 1 << 14;
     candidates[2].superblock.events -= 5;
-    let run = Options { run: true, ..Options::default() };
-    let started = decide(candidates.clone(), &run).unwrap().start;
-    assert_eq!((started.block_bytes, started.members.len()), (512, 2));
+    assert_eq!(served(candidates.clone()), (512, 2));
     candidates[2].superblock.events += 5;
+    let run = Options { run: true, ..Options::default() };
     assert!(decide(candidates, &run).unwrap_err().to_string().contains("a chunk of 16 sectors"));
 }
