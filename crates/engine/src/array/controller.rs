@@ -561,7 +561,12 @@ impl Controller {
     /// mail comes when it is time to try again. No write starts meanwhile, or under load it would come to nothing.
     async fn come_to_rest(&mut self) -> bool {
         if self.sync.is_running() {
-            self.end_sync();
+            if !self.sync.does_first_rows {
+                self.end_sync();
+            }
+            return false;
+        }
+        if self.begin_first_rows().await {
             return false;
         }
         let closes = matches!(self.mode, WriteMode::Open | WriteMode::Closing);

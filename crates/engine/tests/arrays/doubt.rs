@@ -109,6 +109,29 @@ fn a_rebuild_goes_round_a_row_in_doubt() {
     }
 }
 
+/// A superblock with a resync offset of 0 says that the array was in use when it ended.
+#[test]
+fn a_stop_before_the_first_resync_has_begun_puts_nothing_in_doubt() {
+    for (seed, shape) in (40..).zip(resynced_at_first()) {
+        for readonly in [false, true] {
+            let mut world = written_and_unsynced(shape, seed);
+            let (lost, other) = (world.disk_of(0), world.disk_of(u64::from(shape.chunk_sectors)));
+            if readonly {
+                world.command(Action::ReadOnly).unwrap();
+                world.crash();
+            } else {
+                world.stop();
+            }
+            world.assemble_all().unwrap();
+            world.command(Action::Freeze).unwrap();
+            assert_eq!(world.status().doubted.sectors, 0, "{world}");
+            world.fail(lost);
+            world.fail(other);
+            world.verify();
+        }
+    }
+}
+
 /// Parity of old bytes says nothing of a member that is late, and comes back with what it really has.
 #[test]
 fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {

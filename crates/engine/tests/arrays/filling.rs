@@ -66,10 +66,15 @@ fn a_first_resync_that_promises_too_much_is_noticed() {
         world.assemble_all().unwrap();
         world.command(Action::Freeze).unwrap();
         world.learn();
-        world.write_random(0, 2);
-        (0..2).for_each(|disk| world.fail(disk));
-        let bytes = world.read(0, 2).unwrap();
-        wrong += usize::from(bytes != world.model[..bytes.len()]);
+        // Behind the rows that the stop did.
+        let sector = 96 * 10;
+        let lost = world.disk_of(sector);
+        world.write_random(sector, 2);
+        world.fail(lost);
+        world.fail((lost + 1) % 8);
+        let bytes = world.read(sector, 2).unwrap();
+        let at = sector as usize * SECTOR;
+        wrong += usize::from(bytes != world.model[at..at + bytes.len()]);
     }
     assert!(wrong > 0);
 }

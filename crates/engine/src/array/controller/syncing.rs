@@ -37,6 +37,8 @@ pub(super) struct Syncing {
     /// A check or repair that a user asked for.
     pub(super) requested: Option<SyncKind>,
     pub(super) giving_way: GivingWay,
+    /// A first resync that has come to nothing yet does its first rows before the array is marked clean.
+    pub(super) does_first_rows: bool,
     /// Whom to ask before anything starts.
     pub(super) neighbours: Option<Arc<dyn Neighbours>>,
     /// They were asked, and wait until they are told of the end.
@@ -71,6 +73,9 @@ pub(super) struct Running {
 /// How long after it found no space behind a member a sync task is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
+/// What a stop does of a first resync that has come to nothing yet, where there are no chunks.
+const FIRST_SECTORS: u64 = 128;
+
 /// Checkpoints in one pass over an array, as many as md makes.
 const CHECKPOINTS: u64 = 16;
 
@@ -88,6 +93,7 @@ impl Syncing {
             membership: Vec::new(),
             requested: None,
             giving_way: GivingWay::default(),
+            does_first_rows: false,
             by_bitmap: by_bitmap.into_iter().collect(),
             last_action: SyncAction::Idle,
             last_end: None,
@@ -442,8 +448,12 @@ impl Controller {
 
     /// What an earlier process wrote is flushed first. A member that has lost some of it must not decide what others
     /// are to hold.
+    async fn flush_before_resync(&mut self) -> bool {
+        self.mode != WriteMode::Clean || self.flush_members().await
+    }
+
     async fn start_resync(&mut self) {
-        let flushed = self.mode != WriteMode::Clean || self.flush_members().await;
+        let flushed = self.flush_before_resync().await;
         match self.needed_sync() {
             Some(Needed::Resync(todo)) if flushed => {
                 self.start(SyncKind::Resync, Vec::new(), todo);
@@ -541,6 +551,26 @@ impl Controller {
     pub(super) fn begun_to(&self, id: MemberId) -> u64 {
         let fills = |run: &&Running| run.members.contains(&id);
         self.sync.task.as_ref().filter(fills).map_or(0, |run| run.task.begun())
+    }
+
+    /// Begins the first rows of a first resync that has come to nothing yet, where they were not tried before. An array
+    /// that is marked clean with an offset of 0 looks as after a crash: all its parity would be in doubt.
+    pub(super) async fn begin_first_rows(&mut self) -> bool {
+        let is_needed = self.is_redundant()
+            && self.may_write()
+            && self.doubted.is_empty()
+            && self.resync_readable() == Readable::NOTHING;
+        let are_tried = std::mem::take(&mut self.sync.does_first_rows);
+        let end = self.geometry.chunk_sectors().unwrap_or(FIRST_SECTORS);
+        let first = self.to_resync(end.min(self.array.sync_span.max()));
+        let Some(first) = first.filter(|_| is_needed && !are_tried) else { return false };
+        if self.flush_before_resync().await {
+            self.start(SyncKind::Resync, Vec::new(), first);
+            self.sync.does_first_rows = true;
+        } else {
+            self.array.mailbox.sync_moved();
+        }
+        true
     }
 
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
