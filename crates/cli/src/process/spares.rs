@@ -124,10 +124,9 @@ impl SpareGroup {
         refused.push((member.to_owned(), Instant::now()));
     }
 
-    /// Spares that were not taken a short time ago.
+    /// Spares that were not taken since this round began, or a short time before.
     fn refused(&self) -> Vec<String> {
-        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
-        refused.retain(|(_, when)| when.elapsed() < REFUSED_FOR);
+        let refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
         refused.iter().map(|(name, _)| name.clone()).collect()
     }
 
@@ -139,6 +138,9 @@ impl SpareGroup {
             return false;
         }
         *asked = Some(Instant::now());
+        // Not while it goes on: each spare is asked for once.
+        let mut refused = self.refused.lock().unwrap_or_else(PoisonError::into_inner);
+        refused.retain(|(_, when)| when.elapsed() < REFUSED_FOR);
         true
     }
 

@@ -32,7 +32,7 @@ use belonging::{
     refuse_disagreement, refuse_if_it_went_on, refuse_unhandled, rivals,
 };
 use roles::{in_sync_at, is_in_sync, refuse_crowding, refuse_surprise, sort_out};
-use served_block::{block_bytes, refuse_misfit, wanted_block_bytes};
+use served_block::{block_bytes, refuse_misfit};
 use unsynced::{
     bitmap, by_bitmap, copies_differ, refuse_short_bitmap, refuse_tight_bitmap, unsynced,
 };
@@ -101,9 +101,9 @@ fn decide_among(candidates: Vec<Candidate>, options: &Options) -> Result<Assembl
     let model = candidates[freshest].superblock.clone();
     let freshest = candidates[freshest].info.name.clone();
     let present = decided::Present::all(&candidates);
-    let wanted_block_bytes = wanted_block_bytes(&candidates, &model);
-    let mut members = sort_out(candidates, &model, &mut left_out);
-    let block_bytes = block_bytes(&members, wanted_block_bytes);
+    let sorted = sort_out(candidates, &model, &mut left_out);
+    let block_bytes = block_bytes(&sorted);
+    let mut members = sorted.members;
     let decided = decided::to_remember(model.set_uuid, &present, &left_out, options, is_preferred);
     // Before anything is decided that no superblock says yet.
     let behind = behind(&members, &model);

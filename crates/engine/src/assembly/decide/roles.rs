@@ -17,23 +17,40 @@ pub(super) fn sort_out(
     candidates: Vec<Candidate>,
     model: &Superblock,
     left_out: &mut Vec<LeftOut>,
-) -> Vec<Candidate> {
+) -> SortedOut {
     let newest = newest_by_number(&candidates, model.events + 1);
-    let mut members = Vec::new();
+    let mut sorted = SortedOut::default();
     for mut candidate in candidates {
         let number = candidate.superblock.dev_number;
         let role = model.roles.get(number as usize).copied().unwrap_or(Role::Spare);
         match reason_against(&candidate.superblock, role, model, &newest) {
             Some(reason) => {
-                left_out.push(LeftOut { member: candidate.info.name, reason });
+                left_out.push(LeftOut { member: candidate.info.name.clone(), reason });
+                if has_its_slot(&candidate.superblock, role, &newest) {
+                    sorted.may_come_back.push(candidate);
+                }
             }
             None => {
                 take_role(&mut candidate.superblock, model, role);
-                members.push(candidate);
+                sorted.members.push(candidate);
             }
         }
     }
-    members
+    sorted
+}
+
+/// What became of the candidates.
+#[derive(Default)]
+pub(super) struct SortedOut {
+    pub(super) members: Vec<Candidate>,
+    /// Those out of date whose slot no other one got.
+    pub(super) may_come_back: Vec<Candidate>,
+}
+
+/// Whether a member that is out of date has the slot yet that it had, as the freshest superblock knows it.
+fn has_its_slot(own: &Superblock, role: Role, newest: &BTreeMap<u32, u64>) -> bool {
+    let went_to_another = newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest);
+    role.slot().is_some() && own.own_role() == role && !went_to_another
 }
 
 /// Why a member is not to be used in `role`.

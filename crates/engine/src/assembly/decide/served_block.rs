@@ -1,25 +1,15 @@
 //! The logical block in which the array is served, and members whose blocks it would cut.
 
-use mdspace_format::{Role, Superblock};
-
 use super::super::blocks::{array_block_bytes, misfit};
 use super::belonging::has_slot;
-use super::roles::replaces;
+use super::roles::{SortedOut, replaces};
 use super::{Candidate, Refusal};
 
-/// The block of all that is here. Who is out of date is to fit when it comes back. One that is out for good is not
+/// The block in which the array is served: that of all members, and of those that are out of date, which are to fit when
+/// they come back. Where it does not fit the members that are needed, it is their own. One that is out for good is not
 /// counted: users would find other blocks than before.
-pub(super) fn wanted_block_bytes(candidates: &[Candidate], model: &Superblock) -> u32 {
-    let is_counted = |member: &&Candidate| {
-        let role = model.roles.get(member.superblock.dev_number as usize);
-        member.superblock.own_role() == Role::Spare
-            || role.is_some_and(|role| role.slot().is_some())
-    };
-    block_of(candidates.iter().filter(is_counted))
-}
-
-/// The block in which the array is served: the wanted one, or where it does not fit the members, their own.
-pub(super) fn block_bytes(members: &[Candidate], wanted: u32) -> u32 {
+pub(super) fn block_bytes(SortedOut { members, may_come_back }: &SortedOut) -> u32 {
+    let wanted = block_of(members.iter().chain(may_come_back));
     let needed = || members.iter().filter(|member| has_slot(member) && !replaces(member));
     match needed().all(|member| refuse_misfit(member, wanted).is_ok()) {
         true => wanted,

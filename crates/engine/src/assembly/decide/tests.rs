@@ -615,6 +615,37 @@ fn the_blocks_of_a_member_that_is_out_for_good_are_not_counted() {
     assert_eq!(served(candidates), (512, 2));
 }
 
+/// Its own superblock says spare. The others know that it failed.
+#[test]
+fn the_blocks_of_a_spare_that_failed_are_not_counted() {
+    let mut candidates = raid5(0, 10);
+    let mut spare = candidates[0].clone();
+    spare.id.index = 9;
+    spare.info.logical_block_bytes = 4096;
+    spare.superblock.dev_number = spare.superblock.roles.len() as u32;
+    spare.superblock.device_uuid = Uuid([9; 16]);
+    spare.superblock.events -= 5;
+    for member in &mut candidates {
+        member.superblock.roles.push(Role::Faulty);
+    }
+    spare.superblock.roles.push(Role::Spare);
+    candidates.push(spare);
+    assert_eq!(served(candidates), (512, 3));
+}
+
+/// Another one got its number after it went.
+#[test]
+fn the_blocks_of_a_member_whose_number_went_to_another_are_not_counted() {
+    let mut candidates = raid5(0, 10);
+    let mut old = candidates[2].clone();
+    old.id.index = 9;
+    old.info.logical_block_bytes = 4096;
+    old.superblock.device_uuid = Uuid([9; 16]);
+    old.superblock.events -= 5;
+    candidates.push(old);
+    assert_eq!(served(candidates), (512, 3));
+}
+
 /// Its blocks are larger than a chunk.
 #[test]
 fn a_member_out_of_date_whose_blocks_do_not_fit_keeps_nothing_from_starting() {
