@@ -13,8 +13,8 @@
 //! writes. The controller's do, for they say of one member alone what it has.
 //!
 //! Once a flush has told of a loss, or a member fails otherwise, nothing counts that this member gives: a drive that has
-//! reset gives what was there before writes that the others have. Nor does what others were filled with since, for that may
-//! come from such blocks. So that moment makes a view in which those have no more than they hold for good, and what was read
+//! reset gives what was there before writes that the others have. Nor does a flush of it, for the reset may have been told
+//! to what failed. Nor does what others were filled with since, for that may come from such blocks. So that moment makes a view in which those have no more than they hold for good, and what was read
 //! under an older view is read again. Reads look at two words for that. They share nothing else of this state, and other
 //! writes nothing at all.
 
@@ -61,8 +61,8 @@ struct MemberFlushes {
     may_hang: bool,
     /// One failed: what the member was given is not sure to be there, whatever later flushes say.
     failed: Option<IoError>,
-    /// It fails, and what was read of it was taken back. It is there until the others have answered.
-    leaves: bool,
+    /// It fails for this, and what was read of it was taken back. It is there until the others have answered.
+    leaves: Option<IoError>,
     writes: DurableWrites,
 }
 
@@ -137,7 +137,7 @@ impl Flushes {
             if let Some(error) = result.err().filter(|_| remember) {
                 self.fail(flushes, error);
             }
-            flushes.failed.map_or(result, Err)
+            flushes.lost_by().map_or(result, Err)
         });
         self.ended.notify();
         result
@@ -165,10 +165,16 @@ impl Flushes {
     }
 
     /// A member fails. False where that was known.
-    fn leaves(&self, member: MemberId) -> bool {
-        let was_known = self.with(member, |known| std::mem::replace(&mut known.leaves, true));
+    fn leaves(&self, member: MemberId, error: IoError) -> bool {
+        let is_news = self.with(member, |known| {
+            let is_news = known.leaves.is_none();
+            known.leaves.get_or_insert(error);
+            is_news
+        });
         self.any_distrusted.0.store(true, Ordering::Release);
-        !was_known
+        // Who waits for a flush of it.
+        self.ended.notify();
+        is_news
     }
 
     /// These members are out, and no lane reads them any more.
@@ -177,7 +183,7 @@ impl Flushes {
         members
             .iter_mut()
             .filter(|known| is_out(known.member))
-            .for_each(|known| known.leaves = false);
+            .for_each(|known| known.leaves = None);
         self.look_for_distrust(members);
     }
 
@@ -219,7 +225,7 @@ impl Flushes {
                 let first = flushes.writes.behind.first();
                 first
                     .is_none_or(|first| *first >= begun)
-                    .then_some(flushes.failed.map_or(Ok(()), Err))
+                    .then_some(flushes.lost_by().map_or(Ok(()), Err))
             })
         };
         self.behind_ended.until(all).await
@@ -250,7 +256,7 @@ impl Flushes {
                 ended: 0,
                 may_hang: false,
                 failed: None,
-                leaves: false,
+                leaves: None,
                 writes,
             });
             members.len() - 1
@@ -333,16 +339,29 @@ impl Array {
 
     /// A member fails. The controller hears of it, and may be waiting for something.
     pub(super) fn member_failed(&self, member: MemberId, error: IoError) {
-        self.member_leaves(member);
+        self.member_leaves(member, error);
         self.mailbox.member_failed(member, error);
+    }
+
+    /// An I/O of a member has failed, and the member goes for that. Others are waited for before all of it is told. But of
+    /// what another host has reserved nothing else is to be said before.
+    pub(super) fn goes_for(&self, member: MemberId, error: IoError) {
+        match error.kind.scope() {
+            Scope::Array => self.mailbox.member_failed(member, error),
+            Scope::Time | Scope::Member => self.member_leaves(member, error),
+            Scope::Sectors | Scope::Space => {}
+        }
     }
 
     /// A member fails, and is there until the others have answered. From one in no slot nothing was made, but it may be given
     /// one before it is out.
-    pub(super) fn member_leaves(&self, member: MemberId) {
+    pub(super) fn member_leaves(&self, member: MemberId, error: IoError) {
         let view = self.views.current();
         let is_it = |one: &MemberView| one.id == member;
-        let is_news = view.devices().any(is_it) && self.flushes.leaves(member);
+        let is_news = view.bears_a_loss()
+            && view.devices().any(is_it)
+            && self.rules.keep(Rule::FailuresEndReads)
+            && self.flushes.leaves(member, error);
         if is_news && view.present().any(|(_, one)| is_it(one)) {
             self.take_back();
         }
@@ -383,11 +402,16 @@ impl MemberFlushes {
     }
 
     fn is_distrusted(&self) -> bool {
-        self.leaves || self.told().is_some()
+        self.leaves.is_some() || self.told().is_some()
+    }
+
+    /// Why what it was given is not sure to be there.
+    fn lost_by(&self) -> Option<IoError> {
+        self.failed.or(self.leaves)
     }
 
     fn turn(&mut self, wanted: u64, patience: Patience) -> Turn {
-        match self.failed {
+        match self.lost_by() {
             Some(error) => Turn::Over(Err(error)),
             None if self.ended >= wanted => Turn::Over(Ok(())),
             None if self.begun > self.ended => {

@@ -324,13 +324,7 @@ impl<'a> MemberWrites<'a> {
             Scope::Space if !self.lane.array.rules.keep(Rule::NoSpaceIsNoSuccess) => {}
             Scope::Space => self.trouble().no_space.push((member, write.sectors.clone())),
             Scope::Time | Scope::Member | Scope::Array => {
-                // Others may have to be waited for before it is told. But of what another host has reserved nothing else is
-                // to be said before.
-                match error.kind.scope() {
-                    Scope::Array => self.lane.array.mailbox.member_failed(member, error),
-                    _ if self.view.bears_a_loss() => self.lane.array.member_leaves(member),
-                    _ => {}
-                }
+                self.lane.array.goes_for(member, error);
                 self.trouble().note(member, error);
             }
         }
@@ -493,7 +487,11 @@ impl<'a> MemberWrites<'a> {
         let flush = |member: &MemberId| Flush::new(array, lane, *member, patience);
         let mut failed: SmallVec<[(MemberId, IoError); 1]> = SmallVec::new();
         let flushes = members.iter().map(flush).collect();
-        flushes::all_of(flushes, |member, error| failed.push((member, error))).await;
+        flushes::all_of(flushes, |member, error| {
+            array.goes_for(member, error);
+            failed.push((member, error));
+        })
+        .await;
         failed.into_iter().for_each(|(member, error)| self.trouble().note(member, error));
     }
 
@@ -525,6 +523,7 @@ impl<'a> MemberWrites<'a> {
                 Err((error, left)) => match error.kind.scope() {
                     Scope::Space => trouble.no_space.push((member, left)),
                     Scope::Sectors | Scope::Time | Scope::Member | Scope::Array => {
+                        self.lane.array.goes_for(member, error);
                         trouble.note(member, error);
                     }
                 },

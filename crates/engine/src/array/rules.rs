@@ -66,6 +66,7 @@ named! {
             "A member whose flush failed is not flushed again: the next one would go well over lost data.",
         FailedFlushesFailMembers: "A member whose flush failed is taken out.",
         FailedFlushesEndReads: "What a member gives counts no more once its flush has failed.",
+        FailuresEndReads: "What a member gives counts no more once it has failed otherwise.",
         LateFlushesTell: "A flush that fails after its deadline tells of a loss.",
         FilledFallsBackFirst: "What members were filled with is not read once one fails that they may have it from.",
         OldReadsAreReadAgain: "What was read before something was taken back is read again.",

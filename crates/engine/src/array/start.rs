@@ -65,7 +65,8 @@ impl Start {
     /// a member is out.
     pub(super) fn is_unrecorded(&self) -> bool {
         let any_behind = self.members.iter().any(|member| member.behind.is_some());
-        !self.unsynced.is_empty() && (self.lacks_listed || any_behind)
+        let may_differ = self.crashed || !self.unsynced.is_empty();
+        may_differ && (self.lacks_listed || any_behind)
     }
 }
 

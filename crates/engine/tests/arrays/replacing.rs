@@ -1,5 +1,6 @@
 //! Members that are replaced while they still work.
 
+use std::rc::Rc;
 use std::time::Duration;
 
 use mdspace_engine::array::{Action, CommandError, Reply};
@@ -275,7 +276,7 @@ fn power_cuts_leave_a_replacement_nothing_old() {
             let (sector, sectors) = world.random_range();
             let torn = Request::Write {
                 sector,
-                from: std::rc::Rc::new(world.random.bytes(sectors as usize * SECTOR)),
+                from: Rc::new(world.random.bytes(sectors as usize * SECTOR)),
                 fua: false,
             };
             world.start(1, torn);
@@ -301,7 +302,7 @@ fn a_write_that_came_to_the_member_alone_is_copied_again() {
         half_way(&mut world);
         let start = world.disks.data().start;
         world.disks.disk(new).hangs_in = Some(start..start + 8);
-        let from = std::rc::Rc::new(world.random.bytes(8 * SECTOR));
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
         let write = world.start(0, Request::Write { sector: 0, from, fua: false });
         world.rounds(60);
         assert!(!write.has_ended(), "{world}");
@@ -359,6 +360,39 @@ fn a_replacement_that_dies_in_the_hand_over_costs_nothing() {
         assert!(!survives(&mut world, new), "{rounds} rounds, {world}");
     }
     assert!(died_late > 20, "the hand-over was not met, only {died_late} rounds");
+}
+
+/// It has failed a write that another copy has not answered yet, so that nothing is said of it, and then has all the rest.
+#[test]
+fn a_replacement_that_has_failed_takes_nothing_over() {
+    for seed in 970..976 {
+        let mut world = World::synced(Setup::shuffled(long(shapes::RAID1), seed));
+        // What a write to the last slots comes to is heard first.
+        world.set("write_deadline", "0");
+        world.set("sync_max", "4096");
+        let new = begin(&mut world, 2);
+        world.wait_status("some of it", |status| replacement_offset(status) == Some(4096));
+        let data = world.disks.data();
+        world.disks.disk(0).writes_hang_in = Some(data.clone());
+        let fails = (Some(IoErrorKind::Other), true, Some(data));
+        let mut failing = world.disks.disk(new);
+        (failing.write_error, failing.error_once, failing.errors_in) = fails;
+        drop(failing);
+        let bytes = world.random.bytes(8 * SECTOR);
+        world.remember(0, &bytes);
+        let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };
+        let write = world.start(1, write);
+        world.turns(200);
+        assert!(!write.has_ended() && world.disks.disk(new).write_error.is_none(), "{world}");
+        world.set("sync_max", "max");
+        world.rounds(3000);
+        assert_eq!(world.disks.superblock(1).unwrap().roles[2], Role::Slot(2), "{world}");
+        world.disks.disk(0).writes_hang_in = None;
+        world.end(&write).unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(new), Some(MemberState::Faulty), "{world}");
+        assert_eq!(world.status().degraded(), 0, "{world}");
+    }
 }
 
 /// Whether a disk's superblock counts on disk 0 no more.
@@ -540,7 +574,7 @@ fn a_replacement_waits_for_resync_after_a_crash_where_another_copy_would_be_beli
         world.set("write_deadline", "0");
         let start = world.disks.data().start;
         world.disks.disk(0).hangs_in = Some(start..start + 8);
-        let bytes = std::rc::Rc::new(world.random.bytes(8 * SECTOR));
+        let bytes = Rc::new(world.random.bytes(8 * SECTOR));
         world.remember(0, &bytes);
         world.start(0, Request::Write { sector: 0, from: bytes, fua: false });
         world.rounds(60);
@@ -574,7 +608,7 @@ fn late_write(world: &mut World, late: usize) -> Pending {
     let start = world.disks.data().start;
     world.disks.disk(late).hangs_in = Some(start + 64..start + 72);
     let bytes = world.random.bytes(8 * SECTOR);
-    let from = std::rc::Rc::new(bytes.clone());
+    let from = Rc::new(bytes.clone());
     let write = world.start(0, Request::Write { sector: 64, from, fua: true });
     world.rounds(20_000);
     if write.has_ended() {
@@ -590,7 +624,7 @@ fn no_write_is_behind_on_a_replacement_that_is_not_write_mostly() {
         let (mut world, new) = half_replaced(seed, 0, false);
         let write = late_write(&mut world, new);
         let was_answered = write.has_ended();
-        let into = std::rc::Rc::new(std::cell::RefCell::new(vec![0; 8 * SECTOR]));
+        let into = Rc::new(std::cell::RefCell::new(vec![0; 8 * SECTOR]));
         let read = world.submit(1, Request::Read { sector: 64, into: into.clone() });
         world.disks.disk(new).hangs_in = None;
         world.end(&read).unwrap();

@@ -9,6 +9,7 @@ use mdspace_engine::array::{Action, CommandError, Undecided};
 use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction};
+use mdspace_format::Role;
 
 use crate::shapes::{self, Shape};
 use crate::world::{Pending, SECTOR, Setup, World};
@@ -524,6 +525,129 @@ fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
         world.end(&write).unwrap();
         assert_eq!(world.member_state(disk), Some(MemberState::Faulty), "{world}");
         world.verify_each(0..8);
+    }
+}
+
+/// It has reset, and told that to the write that failed: no flush tells it once more. A crash would make it decide.
+#[test]
+fn no_flush_is_answered_past_a_member_that_has_failed_and_is_not_on_record_as_out() {
+    for (seed, shape) in (270..).zip(SHAPES) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let disk = world.disk_of(0);
+        let far = (8..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == disk);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        world.disks.disk(disk).reset();
+        world.disks.disk(disk).next_flush_fails = None;
+        let asked = (disk + 1) % usize::from(shape.disks);
+        let far = far.expect("it holds more");
+        let write = fails_while_another_is_asked(&mut world, disk, asked, far);
+        let flush = world.start(2, Request::Flush);
+        world.turns(500);
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(asked).hangs_in = None;
+        world.end(&flush).unwrap();
+        let left = (0..usize::from(shape.disks)).filter(|other| *other != disk);
+        let says_so = |at: usize| world.disks.superblock(at).unwrap().roles.contains(&Role::Faulty);
+        assert!(left.into_iter().all(says_so), "{world}");
+        world.end(&write).unwrap();
+        world.verify_each(0..8);
+    }
+}
+
+/// Two refuse a write. One that has reset fails in its pieces, and those of the other one take their time.
+#[test]
+fn a_member_that_fails_in_pieces_of_a_write_is_not_read_while_another_writes_its_pieces() {
+    for (seed, shape) in (280..).zip([shapes::RAID5, shapes::RAID6]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let (disk, data) = (world.disk_of(0), world.disks.data());
+        // It has parity there, which is written behind the data.
+        let is_parity = |world: &mut World, at: u64| {
+            let other = world.disk_of(at);
+            world.write_random(at, 8);
+            let has_parity =
+                world.disks.disk(disk).writes.iter().any(|at| data.contains(&at.start));
+            other != disk && has_parity
+        };
+        let far = (8..world.sectors()).step_by(8).find(|at| is_parity(&mut world, *at));
+        let far = far.expect("it has parity");
+        let slow = world.disk_of(far);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        world.disks.disk(disk).reset();
+        let refuses = |world: &World, at: usize, kind| {
+            let mut disk = world.disks.disk(at);
+            (disk.write_error, disk.error_once, disk.errors_in) =
+                (Some(kind), true, Some(data.clone()));
+        };
+        refuses(&world, disk, IoErrorKind::Medium);
+        world.disks.disk(slow).writes_hang_in = Some(data.clone());
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(1, Request::Write { sector: far, from, fua: false });
+        world.turns(500);
+        assert_eq!(world.disks.disk(disk).write_error, None, "{world}");
+        refuses(&world, disk, IoErrorKind::Other);
+        refuses(&world, slow, IoErrorKind::Medium);
+        world.disks.disk(slow).writes_hang_in = None;
+        while world.disks.disk(slow).write_error.is_some() {
+            world.turns(1);
+        }
+        world.disks.disk(slow).writes_hang_in = Some(data.clone());
+        world.turns(500);
+        assert_eq!(world.disks.disk(disk).write_error, None, "{world}");
+        assert!(!write.has_ended(), "{world}");
+        world.verify_each(0..8);
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(slow).writes_hang_in = None;
+        world.end(&write).unwrap();
+        world.verify_each(0..8);
+    }
+}
+
+/// Two refuse a write. The list of one that resets hangs to its deadline, and then that of the other one takes its time.
+#[test]
+fn a_member_whose_list_was_not_written_is_not_read_while_another_list_is_written() {
+    for seed in 290..296 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID6, seed));
+        let data = world.disks.data();
+        let takes = |world: &World, disk: usize| {
+            world.disks.disk(disk).writes.iter().any(|at| data.contains(&at.start))
+        };
+        // Lists are written in the order of the members.
+        let last = usize::from(shapes::RAID6.disks) - 1;
+        let is_taken_by_last = |world: &mut World, at: u64| {
+            world.disk_of(at);
+            world.write_random(at, 8);
+            takes(world, last)
+        };
+        let far = (8..world.sectors()).step_by(8).find(|at| is_taken_by_last(&mut world, *at));
+        let far = far.expect("it has data");
+        let disk = (0..last).find(|disk| takes(&world, *disk)).expect("two more take it");
+        let sector =
+            (0..world.sectors()).step_by(8).find(|at| *at != far && world.disk_of(*at) == disk);
+        let sector = sector.expect("it holds more");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(sector, 8);
+        for refusing in [disk, last] {
+            let list = world.disks.superblock(refusing).unwrap().bad_block_log_range().unwrap();
+            let mut disk = world.disks.disk(refusing);
+            (disk.write_error, disk.errors_in) = (Some(IoErrorKind::Medium), Some(data.clone()));
+            disk.writes_hang_in = Some(list);
+        }
+        let from = Rc::new(world.random.bytes(8 * SECTOR));
+        let write = world.start(1, Request::Write { sector: far, from, fua: false });
+        world.turns(500);
+        world.sleep_ms(10_100);
+        world.turns(500);
+        world.disks.disk(disk).writes_hang_in = None;
+        world.disks.disk(disk).reset();
+        assert!(!write.has_ended(), "{world}");
+        world.verify_each(sector..sector + 8);
+        assert!(!write.has_ended(), "{world}");
+        world.disks.disk(last).writes_hang_in = None;
+        world.end(&write).unwrap();
+        assert_eq!(world.member_state(disk), Some(MemberState::Faulty), "{world}");
+        world.verify_each(sector..sector + 8);
     }
 }
 

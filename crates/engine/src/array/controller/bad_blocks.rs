@@ -96,7 +96,9 @@ impl Controller {
             self.array.views.adopted(epoch).await;
             let bad = self.members[index].bad.clone();
             match self.record_bad_blocks(index, &bad, why == News::Unreadable).await {
-                Err(NotRecorded::Failed(_)) if why != News::Unreadable => {
+                Err(NotRecorded::Failed(error)) if why != News::Unreadable => {
+                    // The lists of others, and their answers, are waited for before it is out.
+                    self.array.member_leaves(*member, error);
                     self.members[index].bad = before;
                     failed.push((*member, IoError { kind: IoErrorKind::Medium, errno: 0 }));
                     continue;

@@ -87,7 +87,7 @@ impl Controller {
             return Leaving { put_off, ..Leaving::default() };
         }
         // What others were filled with is not read while the rest is asked.
-        failed.iter().for_each(|(member, _)| self.array.member_leaves(*member));
+        failed.iter().for_each(|(member, error)| self.array.member_leaves(*member, *error));
         let may_go = |id: MemberId| failed.iter().chain(&spared).any(|(member, _)| *member == id);
         let others = |member: &&Member| member.is_live() && !may_go(member.id);
         let any_failed = !failed.is_empty();
@@ -120,7 +120,7 @@ impl Controller {
             Err((_, error)) if error.kind.scope() == Scope::Sectors => {}
             Err(failure) => {
                 if any_failed || failure.1.kind.scope() != Scope::Time {
-                    self.array.member_leaves(member.id);
+                    self.array.member_leaves(member.id, failure.1);
                 }
                 return Err(silence(failure, false));
             }

@@ -214,7 +214,7 @@ impl Controller {
             let has_room =
                 !matches!(written, Err((_, error)) if error.kind.scope() == Scope::Space);
             if has_room || !may_wait || self.lane.lived() >= until {
-                return self.or_leaves(member, written);
+                return self.or_leaves(written);
             }
             let again = async {
                 self.lane.live_until(self.lane.lived() + ROOM_AGAIN).await;
@@ -226,8 +226,11 @@ impl Controller {
 
     /// The answer of a member that goes where it is an error. It is distrusted from then on: the others, which are
     /// waited for, may take long.
-    fn or_leaves<T, E>(&self, member: &Member, answer: Result<T, E>) -> Result<T, E> {
-        answer.inspect_err(|_| self.array.member_leaves(member.id))
+    fn or_leaves(
+        &self,
+        answer: Result<(), (MemberId, IoError)>,
+    ) -> Result<(), (MemberId, IoError)> {
+        answer.inspect_err(|(member, error)| self.array.member_leaves(*member, *error))
     }
 
     /// Writes metadata of one member, durably.
@@ -315,7 +318,7 @@ impl Controller {
     pub(super) async fn flush_members(&mut self) -> bool {
         let reached = self.reached();
         let live = self.members.iter().filter(|member| member.is_written());
-        let flushes = live.map(|member| async { self.or_leaves(member, self.flush(member).await) });
+        let flushes = live.map(|member| async { self.or_leaves(self.flush(member).await) });
         let failed = failures(join_all(flushes).await);
         let leaving = self.leaving_failed(failed).await;
         self.is_durable_but_on(&leaving, &reached);

@@ -193,7 +193,9 @@ impl Controller {
             // What it has not answered yet it may refuse.
             let old = self.replaced_by(id);
             let judged = self.array.rules.keep(Rule::WritesAreJudgedByBlocks);
-            let may = |this: &Self| !judged || !this.has_refused(id);
+            // Nor may it be known to fail, by a write that is not judged before another member has answered it.
+            let may =
+                |this: &Self| !(this.array.flushes.distrusts(id) || judged && this.has_refused(id));
             let goes = match old {
                 Some(old) => self.may_go_at_rest(&[old], may).await,
                 None => may(self),

@@ -189,6 +189,10 @@ pub(super) async fn first_readable(
     if unreadable.is_empty() || matches!(why, WindowError::Late) {
         return Err(why);
     }
+    // What a distrusted member has may be on one that takes its slot over.
+    if port.distrusted_go().await {
+        return Err(WindowError::Outdated);
+    }
     port.report_lost_copies(claim, &unreadable).await;
     Err(WindowError::Unreadable)
 }
