@@ -42,6 +42,8 @@ impl Simulation {
         }
         self.read_everything()?;
         self.check_everything()?;
+        // What a path that was mended had under way may have failed a member since.
+        self.come_to_rest()?;
         self.shut_down()?;
         self.judge_platters()?;
         if self.random.one_in(COPIES_ONE_IN) {
@@ -74,13 +76,21 @@ impl Simulation {
         Ok(())
     }
 
-    /// Mends every disk and tends the array until all members are in sync and nothing is left to do.
+    /// Mends every disk, and waits until the array is whole again.
     pub(super) fn make_whole(&mut self) -> Result<(), Failure> {
         if self.settings.redundancy() == 0 {
             return Ok(());
         }
         for disk in self.disks.clone() {
             self.mend(disk);
+        }
+        self.come_to_rest()
+    }
+
+    /// Tends the array until all members are in sync and nothing is left to do.
+    fn come_to_rest(&mut self) -> Result<(), Failure> {
+        if self.settings.redundancy() == 0 {
+            return Ok(());
         }
         let mut rounds = 0;
         let until = self.world.now() + SYNC_MAX;

@@ -170,7 +170,9 @@ impl Simulation {
         let races = matches!(
             (what, &error),
             (What::Check | What::Repair, CommandError::Busy(_) | CommandError::Broken { .. })
-                | (What::Remove(_), CommandError::Active | CommandError::NotAMember)
+                // The copy to repair by may have gone.
+                | (What::Remove(_) | What::Repair, CommandError::NotAMember)
+                | (What::Remove(_), CommandError::Active)
                 | (
                     What::Fail(_),
                     CommandError::NotAMember

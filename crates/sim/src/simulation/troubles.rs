@@ -610,6 +610,8 @@ impl Simulation {
             return Ok(None);
         }
         self.atlas.hurt(disk);
+        // Until its flush tells it gives old blocks, which a check counts.
+        self.forgive_check();
         let at_risk = self.world.disk(disk, |disk| disk.store.volatile_sectors());
         self.world.note(format_args!("-- {disk} resets, {at_risk} sectors are at risk"));
         self.world.reset(disk);
