@@ -602,6 +602,10 @@ impl ArrayLane {
             }
         })
         .await;
+        // What lost its cache may have told that to another I/O alone, when its flush here had ended. It may be out by now,
+        // and not on record as that.
+        failed.extend(self.array.failed_meanwhile(&view, &failed));
+        let now = self.array.views.current();
         if redundant && !self.array.rules.keep(Rule::FailedFlushesFailMembers) {
             failed.clear();
         }
@@ -610,7 +614,7 @@ impl ArrayLane {
             false if !redundant && no_space => Err(RequestError::NoSpace),
             false if !redundant => Err(RequestError::Lost),
             // After a failed flush nothing on that member is sure: the others must hold it.
-            _ if self.do_without(&view, &failed).await => {
+            _ if self.do_without(&now, &failed).await => {
                 if self.array.rules.keep(Rule::FlushesWaitForWhatIsBehind) {
                     self.what_is_behind_is_elsewhere().await?;
                 }

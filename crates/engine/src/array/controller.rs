@@ -452,6 +452,9 @@ impl Controller {
         // Boxed: an order may be among what it does.
         Box::pin(self.ask_for_rest_again()).await;
         self.judge_what_landed().await;
+        if self.stop.is_none() && self.until_read_only.is_empty() {
+            self.forget_first_rows();
+        }
         self.finish_read_only().await;
         self.close_when_quiet().await;
         self.clear_idle_bits().await;
@@ -470,8 +473,9 @@ impl Controller {
         let delay = self.sync.delay.map(|delay| delay.again);
         let gives_way = self.gives_way_at();
         let why_idle = self.sync.why_idle.next_alarm();
+        let first_rows = self.first_rows_end().filter(|until| *until > now);
         let rest = self.next_rest();
-        [quiet, self.next_clearing, why_idle, delay, gives_way, stop, rest]
+        [quiet, self.next_clearing, why_idle, delay, gives_way, stop, first_rows, rest]
             .into_iter()
             .flatten()
             .min()
@@ -561,9 +565,7 @@ impl Controller {
     /// mail comes when it is time to try again. No write starts meanwhile, or under load it would come to nothing.
     async fn come_to_rest(&mut self) -> bool {
         if self.sync.is_running() {
-            if !self.sync.does_first_rows {
-                self.end_sync();
-            }
+            self.end_sync_but_first_rows();
             return false;
         }
         if self.begin_first_rows().await {

@@ -160,8 +160,12 @@ impl Flushes {
     /// Whether nothing counts any more that a member gives: a flush has told of a loss, or it fails otherwise. It may have
     /// reset before that, and told nothing.
     pub(super) fn distrusts(&self, member: MemberId) -> bool {
+        self.distrusted_for(member).is_some()
+    }
+
+    fn distrusted_for(&self, member: MemberId) -> Option<IoError> {
         let members = self.members.lock();
-        members.iter().any(|known| known.member == member && known.is_distrusted())
+        members.iter().find(|known| known.member == member)?.distrusted_for()
     }
 
     /// A member fails. False where that was known.
@@ -188,7 +192,7 @@ impl Flushes {
     }
 
     fn look_for_distrust(&self, members: &[MemberFlushes]) {
-        let any = members.iter().any(MemberFlushes::is_distrusted);
+        let any = members.iter().any(|known| known.distrusted_for().is_some());
         self.any_distrusted.0.store(any, Ordering::Release);
     }
 
@@ -367,6 +371,24 @@ impl Array {
         }
     }
 
+    /// Members of a view that have failed while others were waited for, but for those that are `known` to. The controller
+    /// hears of them.
+    pub(super) fn failed_meanwhile(
+        &self,
+        view: &ArrayView,
+        known: &[(MemberId, IoError)],
+    ) -> Vec<(MemberId, IoError)> {
+        if !self.flushes.any_distrusted() || !view.bears_a_loss() {
+            return Vec::new();
+        }
+        let is_news = |id: &MemberId| known.iter().all(|(other, _)| other != id);
+        let members = view.devices().map(|member| member.id).filter(is_news);
+        let failed: Vec<_> =
+            members.filter_map(|id| Some((id, self.flushes.distrusted_for(id)?))).collect();
+        failed.iter().for_each(|(member, error)| self.member_failed(*member, *error));
+        failed
+    }
+
     /// Whether an answer may rest on what this member alone has: it will be believed after a crash, and nothing is known
     /// of it by which it goes out.
     pub(super) fn keeps_alone(&self, member: &MemberView) -> bool {
@@ -401,8 +423,8 @@ impl MemberFlushes {
         self.failed.filter(|error| error.kind.scope() != Scope::Time)
     }
 
-    fn is_distrusted(&self) -> bool {
-        self.leaves.is_some() || self.told().is_some()
+    fn distrusted_for(&self) -> Option<IoError> {
+        self.told().or(self.leaves)
     }
 
     /// Why what it was given is not sure to be there.

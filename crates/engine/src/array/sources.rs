@@ -112,7 +112,9 @@ impl ArrayLane {
         .await;
         // What came from a member that failed is taken back with it: the others are asked.
         let are_out = failed.is_empty() || self.do_without(&view, &failed).await;
-        let last = are_out && self.with_view(|now| sources.are_still_given(now));
+        let last = are_out
+            && self.are_believed(sources)
+            && self.with_view(|now| sources.are_still_given(now));
         last.then_some(Lasting(()))
     }
 

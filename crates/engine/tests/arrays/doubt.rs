@@ -132,6 +132,40 @@ fn a_stop_before_the_first_resync_has_begun_puts_nothing_in_doubt() {
     }
 }
 
+/// A member does not let them come about.
+#[test]
+fn a_stop_waits_for_the_first_rows_no_longer_than_for_a_write() {
+    for (seed, shape) in (44..).zip(resynced_at_first()) {
+        let mut world = written_and_unsynced(shape, seed);
+        world.disks.disk(1).hangs_in =
+            Some(DATA_OFFSET..DATA_OFFSET + u64::from(shape.chunk_sectors));
+        let before = world.now_ms();
+        world.stop();
+        let took = world.now_ms() - before;
+        assert!((9_000..15_000).contains(&took), "{took} ms ({world})");
+    }
+}
+
+/// They have ended when the next order comes, and another task runs that pauses.
+#[test]
+fn first_rows_that_were_begun_for_an_order_that_is_taken_back_hold_up_no_later_stop() {
+    for (seed, shape) in (46..).zip(resynced_at_first()) {
+        let mut world = written_and_unsynced(shape, seed);
+        let chunk = u64::from(shape.chunk_sectors);
+        world.disks.disk(1).hangs_in = Some(DATA_OFFSET..DATA_OFFSET + chunk);
+        world.order(Action::ReadOnly);
+        world.turns(500);
+        world.command(Action::ReadWrite).unwrap();
+        world.disks.disk(1).hangs_in = None;
+        world.set("sync_max", &(2 * chunk).to_string());
+        world.command(Action::Idle).unwrap();
+        world.wait_status("a pause", |status| status.sync.completed_sectors == 2 * chunk);
+        let before = world.now_ms();
+        world.stop();
+        assert!(world.now_ms() - before < 5_000, "{world}");
+    }
+}
+
 /// Parity of old bytes says nothing of a member that is late, and comes back with what it really has.
 #[test]
 fn a_write_before_the_first_resync_waits_for_a_late_member_that_it_needs() {

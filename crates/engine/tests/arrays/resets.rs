@@ -555,6 +555,34 @@ fn no_flush_is_answered_past_a_member_that_has_failed_and_is_not_on_record_as_ou
     }
 }
 
+/// Its own flush had ended when it failed, and that of another one takes longer.
+#[test]
+fn no_flush_is_answered_past_a_member_that_fails_while_another_is_flushed() {
+    for (seed, shape) in (300..).zip(SHAPES) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        let disk = world.disk_of(0);
+        let far = (8..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == disk);
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(0, 8);
+        let slow = (disk + 1) % usize::from(shape.disks);
+        world.disks.disk(slow).flush_hangs_on = Some(2);
+        world.disks.disk(disk).reset();
+        world.disks.disk(disk).next_flush_fails = None;
+        let flush = world.start(2, Request::Flush);
+        world.turns(500);
+        let far = far.expect("it holds more");
+        let write = fails_while_another_is_asked(&mut world, disk, slow, far);
+        world.disks.disk(slow).flush_hangs_on = None;
+        world.turns(500);
+        assert!(!flush.has_ended(), "{world}");
+        world.disks.disk(slow).hangs_in = None;
+        world.end(&flush).unwrap();
+        assert_eq!(world.member_state(disk), Some(MemberState::Faulty), "{world}");
+        world.end(&write).unwrap();
+        world.verify_each(0..8);
+    }
+}
+
 /// Two refuse a write. One that has reset fails in its pieces, and those of the other one take their time.
 #[test]
 fn a_member_that_fails_in_pieces_of_a_write_is_not_read_while_another_writes_its_pieces() {

@@ -37,8 +37,7 @@ pub(super) struct Syncing {
     /// A check or repair that a user asked for.
     pub(super) requested: Option<SyncKind>,
     pub(super) giving_way: GivingWay,
-    /// A first resync that has come to nothing yet does its first rows before the array is marked clean.
-    pub(super) does_first_rows: bool,
+    first_rows: FirstRows,
     /// Whom to ask before anything starts.
     pub(super) neighbours: Option<Arc<dyn Neighbours>>,
     /// They were asked, and wait until they are told of the end.
@@ -59,6 +58,18 @@ pub(super) struct Syncing {
 /// A member, what it is, where, and whether it wants to be replaced; not how far it is filled.
 type KnownMember = (MemberId, Discriminant<MemberState>, Role, bool);
 
+/// What an order to stop, or to refuse writes, has come to of the first rows of a first resync.
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+enum FirstRows {
+    #[default]
+    NotTried,
+    /// The task that runs does them, and is told to end then.
+    Running {
+        until: Time,
+    },
+    Tried,
+}
+
 pub(super) struct Running {
     pub(super) task: Rc<SyncTask>,
     members: Vec<MemberId>,
@@ -72,9 +83,6 @@ pub(super) struct Running {
 
 /// How long after it found no space behind a member a sync task is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
-
-/// What a stop does of a first resync that has come to nothing yet, where there are no chunks.
-const FIRST_SECTORS: u64 = 128;
 
 /// Checkpoints in one pass over an array, as many as md makes.
 const CHECKPOINTS: u64 = 16;
@@ -93,7 +101,7 @@ impl Syncing {
             membership: Vec::new(),
             requested: None,
             giving_way: GivingWay::default(),
-            does_first_rows: false,
+            first_rows: FirstRows::default(),
             by_bitmap: by_bitmap.into_iter().collect(),
             last_action: SyncAction::Idle,
             last_end: None,
@@ -553,24 +561,52 @@ impl Controller {
         self.sync.task.as_ref().filter(fills).map_or(0, |run| run.task.begun())
     }
 
-    /// Begins the first rows of a first resync that has come to nothing yet, where they were not tried before. An array
-    /// that is marked clean with an offset of 0 looks as after a crash: all its parity would be in doubt.
+    /// Begins the first rows of a first resync that has come to nothing yet, where an order wants the array marked clean.
+    /// With an offset of 0 it would look as after a crash: all its parity would be in doubt. Copies would too, and lose
+    /// nothing by that. Not where writes wait for that order: rows may wait for those.
     pub(super) async fn begin_first_rows(&mut self) -> bool {
-        let is_needed = self.is_redundant()
-            && self.may_write()
+        let is_needed = matches!(*self.geometry, Geometry::Parity(_))
+            && matches!(self.mode, WriteMode::Clean | WriteMode::Open)
             && self.doubted.is_empty()
-            && self.resync_readable() == Readable::NOTHING;
-        let are_tried = std::mem::take(&mut self.sync.does_first_rows);
-        let end = self.geometry.chunk_sectors().unwrap_or(FIRST_SECTORS);
-        let first = self.to_resync(end.min(self.array.sync_span.max()));
-        let Some(first) = first.filter(|_| is_needed && !are_tried) else { return false };
-        if self.flush_before_resync().await {
-            self.start(SyncKind::Resync, Vec::new(), first);
-            self.sync.does_first_rows = true;
-        } else {
-            self.array.mailbox.sync_moved();
+            && self.resync_readable() == Readable::NOTHING
+            && self.sync.first_rows == FirstRows::NotTried;
+        if !is_needed {
+            return false;
         }
+        if !self.flush_before_resync().await {
+            self.array.mailbox.sync_moved();
+            return true;
+        }
+        let first = self.geometry.chunk_sectors().unwrap_or_default();
+        let todo = self.to_resync(first.min(self.array.sync_span.max()));
+        let Some(todo) = todo.filter(|_| self.may_write()) else { return false };
+        let until = self.lane.backend().now() + self.patience_span();
+        self.start(SyncKind::Resync, Vec::new(), todo);
+        self.sync.first_rows = FirstRows::Running { until };
         true
+    }
+
+    /// Ends the sync task for an order, but for first rows as long as they have time.
+    pub(super) fn end_sync_but_first_rows(&mut self) {
+        match self.first_rows_end() {
+            Some(until) if self.lane.backend().now() < until => {}
+            _ => self.end_sync(),
+        }
+    }
+
+    /// When first rows that are under way are told to end.
+    pub(super) fn first_rows_end(&self) -> Option<Time> {
+        match self.sync.first_rows {
+            FirstRows::Running { until } => Some(until),
+            FirstRows::NotTried | FirstRows::Tried => None,
+        }
+    }
+
+    /// Nobody orders that any more.
+    pub(super) fn forget_first_rows(&mut self) {
+        if self.sync.first_rows == FirstRows::Tried {
+            self.sync.first_rows = FirstRows::NotTried;
+        }
     }
 
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
@@ -677,10 +713,14 @@ impl Controller {
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
         self.array.users.watch(false);
-        self.sync.last_action = action_of(task.kind());
-        self.sync.last_end = Some(ended);
-        self.sync.last_skipped = task.skipped();
-        self.keep_span(task, ended);
+        if self.first_rows_end().is_some() {
+            self.sync.first_rows = FirstRows::Tried;
+        } else {
+            self.sync.last_action = action_of(task.kind());
+            self.sync.last_end = Some(ended);
+            self.sync.last_skipped = task.skipped();
+            self.keep_span(task, ended);
+        }
         self.gave_way(task, ended, run.total_sectors);
         if !self.sync.giving_way.has_given_way() {
             self.let_neighbours_sync();
