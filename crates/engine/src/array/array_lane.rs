@@ -602,25 +602,29 @@ impl ArrayLane {
             }
         })
         .await;
-        // What lost its cache may have told that to another I/O alone, when its flush here had ended. It may be out by now,
-        // and not on record as that.
-        failed.extend(self.array.failed_meanwhile(&view, &failed));
-        let now = self.array.views.current();
         if redundant && !self.array.rules.keep(Rule::FailedFlushesFailMembers) {
             failed.clear();
         }
         let no_space = failed.iter().all(|(_, error)| error.kind == IoErrorKind::NoSpace);
         match failed.is_empty() {
-            false if !redundant && no_space => Err(RequestError::NoSpace),
-            false if !redundant => Err(RequestError::Lost),
-            // After a failed flush nothing on that member is sure: the others must hold it.
-            _ if self.do_without(&now, &failed).await => {
-                if self.array.rules.keep(Rule::FlushesWaitForWhatIsBehind) {
-                    self.what_is_behind_is_elsewhere().await?;
-                }
-                behind.tell(told)
+            false if !redundant && no_space => return Err(RequestError::NoSpace),
+            false if !redundant => return Err(RequestError::Lost),
+            _ => {}
+        }
+        // After a failed flush nothing on that member is sure: the others must hold it. What lost its cache may also have
+        // told that to another I/O, when its flush here had ended, or while others are waited for.
+        loop {
+            failed.extend(self.array.failed_meanwhile(&view, &failed));
+            // One that is out by now may not be on record as that.
+            if !self.do_without(&self.array.views.current(), &failed).await {
+                return Err(RequestError::Lost);
             }
-            _ => Err(RequestError::Lost),
+            if self.array.rules.keep(Rule::FlushesWaitForWhatIsBehind) {
+                self.what_is_behind_is_elsewhere().await?;
+            }
+            if self.array.failed_meanwhile(&view, &failed).is_empty() {
+                return behind.tell(told);
+            }
         }
     }
 

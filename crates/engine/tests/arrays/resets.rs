@@ -583,6 +583,39 @@ fn no_flush_is_answered_past_a_member_that_fails_while_another_is_flushed() {
     }
 }
 
+/// It was copied from while nobody knew. Its own flush ends well, and then another I/O of it fails.
+#[test]
+fn what_was_copied_from_a_member_that_fails_while_another_is_flushed_is_not_kept() {
+    for seed in 310..316 {
+        let mut world = World::synced(Setup::shuffled(shapes::RAID5, seed));
+        let (old, slow, new) = (0, 1, usize::from(shapes::RAID5.disks));
+        world.set("sync_max", "0");
+        world.add(new).unwrap();
+        let with = Some(world.disks.id(new));
+        world.command(Action::Replace { member: world.disks.id(old), with }).unwrap();
+        let sector = (0..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == old);
+        let sector = sector.expect("it holds data");
+        world.serve(0, Request::Flush).unwrap();
+        world.write_random(sector, 8);
+        world.disks.disk(old).reset();
+        world.disks.disk(old).next_flush_fails = None;
+        world.disks.disk(slow).flush_hangs_on = Some(0);
+        let flushes = world.disks.disk(old).flushes;
+        world.set("sync_max", "max");
+        world.until("a checkpoint", |world| world.disks.disk(old).flushes > flushes);
+        world.disks.disk(old).read_error = Some(IoErrorKind::Other);
+        // The controller has not heard of it: no write is let in.
+        let read = world.start_read(sector, 8);
+        world.turns(500);
+        world.disks.disk(old).read_error = None;
+        world.disks.disk(slow).flush_hangs_on = None;
+        world.end(&read).unwrap();
+        world.wait_idle();
+        assert_eq!(world.member_state(old), Some(MemberState::Faulty), "{world}");
+        world.verify_each(sector..sector + 8);
+    }
+}
+
 /// Two refuse a write. One that has reset fails in its pieces, and those of the other one take their time.
 #[test]
 fn a_member_that_fails_in_pieces_of_a_write_is_not_read_while_another_writes_its_pieces() {

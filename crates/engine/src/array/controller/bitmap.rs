@@ -202,7 +202,10 @@ impl Controller {
 
     fn may_clear_bits(&self) -> bool {
         let is_whole = self.degraded() == 0 || !self.array.rules.keep(Rule::ClearingWaitsForWhole);
-        is_whole && !self.read_only && self.may_write()
+        // Nobody is distrusted either, who goes only when the others have answered.
+        let nobody_fails =
+            || self.array.failed_meanwhile(&self.array.views.current(), &[]).is_empty();
+        is_whole && !self.read_only && self.may_write() && nobody_fails()
     }
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.

@@ -105,6 +105,8 @@ impl Controller {
         let late: Vec<MemberId> = late.into_iter().map(|silence| silence.member).collect();
         let mut leaving = failed;
         leaving.extend(gone);
+        // Who has answered well may have failed since, while another was waited for.
+        leaving.extend(self.array.failed_meanwhile(&self.array.views.current(), &leaving));
         let spared = self.spare(&leaving, spared, &late, &may);
         leaving.extend(spared);
         Leaving { members: leaving, late, put_off }

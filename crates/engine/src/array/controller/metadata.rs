@@ -319,7 +319,9 @@ impl Controller {
         let reached = self.reached();
         let live = self.members.iter().filter(|member| member.is_written());
         let flushes = live.map(|member| async { self.or_leaves(self.flush(member).await) });
-        let failed = failures(join_all(flushes).await);
+        let mut failed = failures(join_all(flushes).await);
+        // What lost its cache may have told that to another I/O, when its flush had ended.
+        failed.extend(self.array.failed_meanwhile(&self.array.views.current(), &failed));
         let leaving = self.leaving_failed(failed).await;
         self.is_durable_but_on(&leaving, &reached);
         if !leaving.is_empty() && !self.take_out(&leaving).await {

@@ -84,6 +84,9 @@ pub(super) struct Running {
 /// How long after it found no space behind a member a sync task is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
 
+/// How long an order waits for first rows.
+const FIRST_ROWS_WITHIN: Duration = Duration::from_secs(10);
+
 /// Checkpoints in one pass over an array, as many as md makes.
 const CHECKPOINTS: u64 = 16;
 
@@ -580,7 +583,7 @@ impl Controller {
         let first = self.geometry.chunk_sectors().unwrap_or_default();
         let todo = self.to_resync(first.min(self.array.sync_span.max()));
         let Some(todo) = todo.filter(|_| self.may_write()) else { return false };
-        let until = self.lane.backend().now() + self.patience_span();
+        let until = self.lane.backend().now() + FIRST_ROWS_WITHIN;
         self.start(SyncKind::Resync, Vec::new(), todo);
         self.sync.first_rows = FirstRows::Running { until };
         true
