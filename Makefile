@@ -1,7 +1,7 @@
 # make demo      a first look: an array of files, real data, failures; without root
 # make check     3 min, no root, no network: format, lints, docs, unit tests, models, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
-# make test-all  hours: test, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
+# make test-all  hours: test, instructions, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
 # make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...; root builds
 #                nothing in another user's source: `make build`, then `sudo make install`
@@ -50,9 +50,9 @@ $(TARGET)/release/mdspace: $(BUILD_FIRST)
 
 check: fmt lint docs unit model spec sim exhaustive tree
 
-test: tools check kernel clients mounts members paths kills documents durability instructions interop
+test: tools check kernel clients mounts members paths kills documents durability interop
 
-test-all: test every-sequence matrix fuzz
+test-all: test instructions every-sequence matrix fuzz
 
 soak: tools
 	tools/soak $(SECONDS)
