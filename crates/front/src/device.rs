@@ -15,6 +15,9 @@ use crate::flushes::{DurableWrite, Flushes};
 use crate::tags::Tags;
 use crate::volume::{Volume, VolumePart};
 
+/// The most sectors that one I/O discards or zeroes. A path has as long for it as for any other, and may have to write it.
+const PIECE_SECTORS: u64 = 1 << 17;
+
 /// An open member on all lanes.
 #[derive(Clone, Debug)]
 pub struct Device {
@@ -71,6 +74,14 @@ impl VolumePart for DevicePart {
         queue.begin();
         let op = match self.operation(request) {
             Ok(Some(IoOp::Flush)) => return self.flush(queue, tag),
+            Ok(Some(IoOp::Discard { sector, sectors })) if sectors > PIECE_SECTORS => {
+                let piece = |sector, sectors| IoOp::Discard { sector, sectors };
+                return self.in_pieces((queue, tag), (sector, sectors), piece, false);
+            }
+            Ok(Some(IoOp::WriteZeroes { sector, sectors, fua })) if sectors > PIECE_SECTORS => {
+                let piece = |sector, sectors| IoOp::WriteZeroes { sector, sectors, fua: false };
+                return self.in_pieces((queue, tag), (sector, sectors), piece, fua);
+            }
             Ok(Some(op)) => op,
             Ok(None) => return queue.end(tag, Ok(())),
             Err(error) => return queue.end(tag, Err(error)),
@@ -95,15 +106,35 @@ impl OpOwner for DevicePart {
 impl DevicePart {
     fn flush(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64) {
         let (this, queue) = (self.clone(), queue.clone());
-        self.lane.spawn(async move {
-            let send = async || {
-                let op = IoOp::Flush;
-                let io = MemberIo { member: this.member, op, patience: Patience::FOREVER };
-                result_of(&this.lane.io(io).await)
-            };
-            let flushed = this.flushes.flush(send).await;
-            queue.end(tag, flushed);
-        });
+        self.lane.spawn(async move { queue.end(tag, this.flushed().await) });
+    }
+
+    async fn flushed(&self) -> Result<(), RequestError> {
+        self.flushes.flush(async || self.io(IoOp::Flush).await).await
+    }
+
+    async fn io(&self, op: IoOp) -> Result<(), RequestError> {
+        let io = MemberIo { member: self.member, op, patience: Patience::FOREVER };
+        result_of(&self.lane.io(io).await)
+    }
+
+    /// Discards or zeroes a long range, one piece after the other. What is to be durable is flushed at the end.
+    fn in_pieces(
+        self: &Rc<Self>,
+        (queue, tag): (&Rc<Queue>, u64),
+        (sector, sectors): (u64, u64),
+        piece: impl Fn(u64, u64) -> IoOp + 'static,
+        is_durable: bool,
+    ) {
+        let (this, queue) = (self.clone(), queue.clone());
+        let pieces = async move || {
+            let end = sector + sectors;
+            for at in (sector..end).step_by(PIECE_SECTORS as usize) {
+                this.io(piece(at, PIECE_SECTORS.min(end - at))).await?;
+            }
+            if is_durable { this.flushed().await } else { Ok(()) }
+        };
+        self.lane.spawn(async move { queue.end(tag, pieces().await) });
     }
 
     /// What is to be done; nothing where a discard cannot be.

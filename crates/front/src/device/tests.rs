@@ -9,19 +9,30 @@ use mdspace_engine::time::Time;
 
 use super::*;
 
-/// A device whose flushes and durable writes the test answers.
+/// A device whose flushes and durable writes the test answers. It zeroes at once.
 #[derive(Default)]
-struct Flushed(RefCell<Vec<Ticket>>);
+struct Flushed {
+    asked: RefCell<Vec<Ticket>>,
+    /// Where, and how many sectors.
+    zeroed: RefCell<Vec<(u64, u64)>>,
+}
 
 impl Backend for Flushed {
     fn submit(&self, ticket: Ticket, io: MemberIo) -> Submitted {
-        assert!(matches!(io.op, IoOp::Flush | IoOp::WriteZeroes { fua: true, .. }));
-        self.0.borrow_mut().push(ticket);
+        match io.op {
+            IoOp::Discard { sector, sectors }
+            | IoOp::WriteZeroes { sector, sectors, fua: false } => {
+                self.zeroed.borrow_mut().push((sector, sectors));
+                return Submitted::Done(IoDone { result: Ok(()), buffer: None });
+            }
+            op => assert!(matches!(op, IoOp::Flush | IoOp::WriteZeroes { fua: true, .. })),
+        }
+        self.asked.borrow_mut().push(ticket);
         Submitted::Pending
     }
     fn cancel(&self, _: Ticket) {}
     fn in_flight(&self, _: MemberId) -> usize {
-        self.0.borrow().len()
+        self.asked.borrow().len()
     }
     fn unanswered(&self, _: MemberId) -> usize {
         0
@@ -63,10 +74,10 @@ impl Two {
         let lanes: [Rc<Lane>; 2] = [lane(0), lane(1)];
         let info = MemberInfo {
             name: "device".into(),
-            sectors: 8,
+            sectors: 8 * PIECE_SECTORS,
             logical_block_bytes: 512,
             rotational: false,
-            discard_zeroes: false,
+            discard_zeroes: true,
         };
         let member = MemberId { index: 0, generation: 0 };
         let flushes = Flushes::default();
@@ -101,13 +112,13 @@ impl Two {
     }
 
     fn answer_with(&self, lane: usize, result: Result<(), IoError>) {
-        let ticket = self.backends[lane].0.borrow_mut().remove(0);
+        let ticket = self.backends[lane].asked.borrow_mut().remove(0);
         self.lanes[lane].complete(ticket, IoDone { result, buffer: None });
         self.turn();
     }
 
     fn sent(&self, lane: usize) -> usize {
-        self.backends[lane].0.borrow().len()
+        self.backends[lane].asked.borrow().len()
     }
 
     /// What ended on a lane.
@@ -209,5 +220,31 @@ fn a_durable_write_that_was_not_sent_fails_no_flush_and_one_that_failed_with_tha
         two.flush(1, 2);
         two.answer(1, Ok(()));
         assert_eq!(two.ended(1), Some((2, flushed)), "{kind:?}");
+    }
+}
+
+/// A path that makes them by writing has the time of one write for each.
+#[test]
+fn long_ranges_are_zeroed_in_pieces_and_flushed_once() {
+    let two = Two::new();
+    let (sector, sectors) = (8, 2 * PIECE_SECTORS + 8);
+    let pieces =
+        [(8, PIECE_SECTORS), (8 + PIECE_SECTORS, PIECE_SECTORS), (8 + 2 * PIECE_SECTORS, 8)];
+    let requests = [
+        Request::Punch { sector, sectors },
+        Request::WriteZeroes { sector, sectors, fua: false },
+        Request::WriteZeroes { sector, sectors, fua: true },
+    ];
+    for (tag, request) in (1..).zip(requests) {
+        let is_durable = matches!(request, Request::WriteZeroes { fua: true, .. });
+        two.parts[0].submit(&two.queues[0], tag, request);
+        two.turn();
+        assert_eq!(two.backends[0].zeroed.take(), pieces);
+        assert_eq!(two.sent(0), usize::from(is_durable));
+        if is_durable {
+            assert_eq!(two.ended(0), None);
+            two.answer(0, Ok(()));
+        }
+        assert_eq!(two.ended(0), Some((tag, Ok(()))));
     }
 }
