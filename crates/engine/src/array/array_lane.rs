@@ -622,7 +622,8 @@ impl ArrayLane {
             if self.array.rules.keep(Rule::FlushesWaitForWhatIsBehind) {
                 self.what_is_behind_is_elsewhere().await?;
             }
-            if self.array.failed_meanwhile(&view, &failed).is_empty() {
+            let is_recorded = self.array.views.is_settled_up_to(&self.array.views.current());
+            if is_recorded && self.array.failed_meanwhile(&view, &failed).is_empty() {
                 return behind.tell(told);
             }
         }

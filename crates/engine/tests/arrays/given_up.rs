@@ -10,6 +10,7 @@ use mdspace_engine::backend::IoErrorKind;
 use mdspace_engine::geometry::Level;
 use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, MemberState, SyncAction, SyncEnd};
+use mdspace_format::Role;
 
 use crate::shapes::{self, Shape};
 use crate::world::{Pending, SECTOR, Setup, World};
@@ -79,6 +80,23 @@ fn no_member_is_failed_by_order_where_another_one_turns_out_to_be_gone() {
             assert_eq!(world.member_state(1), Some(MemberState::Faulty), "{world}");
             assert_eq!(world.status().degraded(), 1, "{world}");
             world.verify();
+        }
+    }
+}
+
+/// One adapter has two of them. One is gone, and the other one does not answer the question.
+#[test]
+fn members_that_are_lost_together_while_another_is_to_be_failed_are_not_on_record_as_out() {
+    for (seed, shape) in (34..).zip([shapes::RAID5.without_bitmap(), shapes::RAID5]) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_random(0, world.sectors());
+        world.disks.disk(1).unplug();
+        world.disks.disk(2).hangs_in = Some(0..u64::MAX);
+        world.order(Action::Fail { member: world.disks.id(0), force: false });
+        world.wait_status("its end", |status| status.state == ArrayState::Broken);
+        for disk in [0, 3] {
+            let roles = world.disks.superblock(disk).unwrap().roles;
+            assert!(!roles.contains(&Role::Faulty), "{roles:?} ({world})");
         }
     }
 }

@@ -202,10 +202,13 @@ impl Controller {
 
     fn may_clear_bits(&self) -> bool {
         let is_whole = self.degraded() == 0 || !self.array.rules.keep(Rule::ClearingWaitsForWhole);
-        // Nobody is distrusted either, who goes only when the others have answered.
-        let nobody_fails =
-            || self.array.failed_meanwhile(&self.array.views.current(), &[]).is_empty();
-        is_whole && !self.read_only && self.may_write() && nobody_fails()
+        is_whole && !self.read_only && self.may_write()
+    }
+
+    /// Nor is anybody about to go, which happens only when the others have answered.
+    fn may_clear_now(&self) -> bool {
+        let view = self.array.views.current();
+        self.may_clear_bits() && self.array.failed_meanwhile(&view, &[]).is_empty()
     }
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.
@@ -221,11 +224,11 @@ impl Controller {
             self.array.points.reach(Point::ClearingIsFlushed);
         }
         let prepared = flushed
-            && self.may_clear_bits()
+            && self.may_clear_now()
             && self.take_back_promises().await
-            && self.may_clear_bits()
+            && self.may_clear_now()
             && self.record_clearing().await
-            && self.may_clear_bits();
+            && self.may_clear_now();
         if !prepared {
             return self.array.intent.set_durable(&chunks);
         }

@@ -101,7 +101,11 @@ impl Controller {
             !is_late || !failed.is_empty() && !silence.is_late_flush
         };
         let (gone, late): (Vec<Silence>, Vec<Silence>) = silent.partition(fails);
-        let gone = gone.into_iter().map(|silence| (silence.member, silence.error));
+        let gone: Vec<_> = gone.into_iter().map(|one| (one.member, one.error)).collect();
+        if failed.is_empty() && !gone.is_empty() {
+            // The question was for a choice. Beside a member that fails, one that is only late may be lost too.
+            return Box::pin(self.leaving(gone, spared, may)).await;
+        }
         let late: Vec<MemberId> = late.into_iter().map(|silence| silence.member).collect();
         let mut leaving = failed;
         leaving.extend(gone);
