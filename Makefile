@@ -1,6 +1,6 @@
 # make demo      a first look: an array of files, real data, failures; without root
 # make check     3 min, no root, no network: format, lints, docs, unit tests, models, simulator, fuzz corpus
-# make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
+# make test      35 min cold on 2 cores (it is to be 25): check, and the real world: Linux md, NBD clients, kills
 # make test-all  hours: test, instructions, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
 # make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...; root builds
