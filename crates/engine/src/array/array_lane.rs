@@ -613,8 +613,9 @@ impl ArrayLane {
         }
         // After a failed flush nothing on that member is sure: the others must hold it. What lost its cache may also have
         // told that to another I/O, when its flush here had ended, or while others are waited for.
+        let mut news = self.array.failed_meanwhile(&view, &failed);
         loop {
-            failed.extend(self.array.failed_meanwhile(&view, &failed));
+            failed.extend(news);
             // One that is out by now may not be on record as that.
             if !self.do_without(&self.array.views.current(), &failed).await {
                 return Err(RequestError::Lost);
@@ -623,7 +624,8 @@ impl ArrayLane {
                 self.what_is_behind_is_elsewhere().await?;
             }
             let is_recorded = self.array.views.is_settled_up_to(&self.array.views.current());
-            if is_recorded && self.array.failed_meanwhile(&view, &failed).is_empty() {
+            news = self.array.failed_meanwhile(&view, &failed);
+            if is_recorded && news.is_empty() {
                 return behind.tell(told);
             }
         }

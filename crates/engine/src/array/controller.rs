@@ -12,6 +12,7 @@ mod bad_blocks;
 mod bitmap;
 mod delay;
 mod doubt;
+mod first_rows;
 mod giving_way;
 mod io_end;
 mod late;

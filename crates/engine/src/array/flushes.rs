@@ -14,9 +14,9 @@
 //!
 //! Once a flush has told of a loss, or a member fails otherwise, nothing counts that this member gives: a drive that has
 //! reset gives what was there before writes that the others have. Nor does a flush of it, for the reset may have been told
-//! to what failed. Nor does what others were filled with since, for that may come from such blocks. So that moment makes a view in which those have no more than they hold for good, and what was read
-//! under an older view is read again. Reads look at two words for that. They share nothing else of this state, and other
-//! writes nothing at all.
+//! to what failed. Nor does what others were filled with since, for that may come from such blocks. So that moment makes a
+//! view in which those have no more than they hold for good, and what was read under an older view is read again. Reads look
+//! at two words for that. They share nothing else of this state, and other writes nothing at all.
 
 use std::collections::BTreeSet;
 use std::future::{Future, poll_fn};
@@ -378,15 +378,17 @@ impl Array {
         view: &ArrayView,
         known: &[(MemberId, IoError)],
     ) -> Vec<(MemberId, IoError)> {
-        if !self.flushes.any_distrusted() || !view.bears_a_loss() {
-            return Vec::new();
-        }
-        let is_news = |id: &MemberId| known.iter().all(|(other, _)| other != id);
-        let members = view.devices().map(|member| member.id).filter(is_news);
-        let failed: Vec<_> =
-            members.filter_map(|id| Some((id, self.flushes.distrusted_for(id)?))).collect();
+        let is_news = |(id, _): &(MemberId, IoError)| known.iter().all(|(other, _)| other != id);
+        let failed: Vec<_> = self.failing(view).filter(is_news).collect();
         failed.iter().for_each(|(member, error)| self.member_failed(*member, *error));
         failed
+    }
+
+    /// Members of a view that are distrusted, and why.
+    pub(super) fn failing(&self, view: &ArrayView) -> impl Iterator<Item = (MemberId, IoError)> {
+        let may_any = self.flushes.any_distrusted() && view.bears_a_loss();
+        let members = view.devices().map(|member| member.id).filter(move |_| may_any);
+        members.filter_map(|id| Some((id, self.flushes.distrusted_for(id)?)))
     }
 
     /// Whether an answer may rest on what this member alone has: it will be believed after a crash, and nothing is known

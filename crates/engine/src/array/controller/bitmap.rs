@@ -205,10 +205,10 @@ impl Controller {
         is_whole && !self.read_only && self.may_write()
     }
 
-    /// Nor is anybody about to go, which happens only when the others have answered.
+    /// The same, where no member has failed that is still there until the others have answered.
     fn may_clear_now(&self) -> bool {
         let view = self.array.views.current();
-        self.may_clear_bits() && self.array.failed_meanwhile(&view, &[]).is_empty()
+        self.may_clear_bits() && self.array.failing(&view).next().is_none()
     }
 
     /// Clears bits of chunks in which no write is under way, except where resync is still to come.

@@ -21,6 +21,7 @@ use super::super::points::Point;
 use super::super::rules::Rule;
 use super::super::sync::{FoundSoFar, SyncKind, SyncTask};
 use super::delay::Delay;
+use super::first_rows::FirstRows;
 use super::giving_way::{GivingWay, PutOff};
 use super::progress::Readable;
 use super::why_idle::{Event, Reason, WhyIdle, Work};
@@ -37,7 +38,7 @@ pub(super) struct Syncing {
     /// A check or repair that a user asked for.
     pub(super) requested: Option<SyncKind>,
     pub(super) giving_way: GivingWay,
-    first_rows: FirstRows,
+    pub(super) first_rows: FirstRows,
     /// Whom to ask before anything starts.
     pub(super) neighbours: Option<Arc<dyn Neighbours>>,
     /// They were asked, and wait until they are told of the end.
@@ -58,18 +59,6 @@ pub(super) struct Syncing {
 /// A member, what it is, where, and whether it wants to be replaced; not how far it is filled.
 type KnownMember = (MemberId, Discriminant<MemberState>, Role, bool);
 
-/// What an order to stop, or to refuse writes, has come to of the first rows of a first resync.
-#[derive(Clone, Copy, Default, PartialEq, Eq)]
-enum FirstRows {
-    #[default]
-    NotTried,
-    /// The task that runs does them, and is told to end then.
-    Running {
-        until: Time,
-    },
-    Tried,
-}
-
 pub(super) struct Running {
     pub(super) task: Rc<SyncTask>,
     members: Vec<MemberId>,
@@ -83,9 +72,6 @@ pub(super) struct Running {
 
 /// How long after it found no space behind a member a sync task is tried again.
 const AGAIN_AFTER: Duration = Duration::from_secs(30);
-
-/// How long an order waits for first rows.
-const FIRST_ROWS_WITHIN: Duration = Duration::from_secs(10);
 
 /// Checkpoints in one pass over an array, as many as md makes.
 const CHECKPOINTS: u64 = 16;
@@ -459,7 +445,7 @@ impl Controller {
 
     /// What an earlier process wrote is flushed first. A member that has lost some of it must not decide what others
     /// are to hold.
-    async fn flush_before_resync(&mut self) -> bool {
+    pub(super) async fn flush_before_resync(&mut self) -> bool {
         self.mode != WriteMode::Clean || self.flush_members().await
     }
 
@@ -562,54 +548,6 @@ impl Controller {
     pub(super) fn begun_to(&self, id: MemberId) -> u64 {
         let fills = |run: &&Running| run.members.contains(&id);
         self.sync.task.as_ref().filter(fills).map_or(0, |run| run.task.begun())
-    }
-
-    /// Begins the first rows of a first resync that has come to nothing yet, where an order wants the array marked clean.
-    /// With an offset of 0 it would look as after a crash: all its parity would be in doubt. Copies would too, and lose
-    /// nothing by that. Not where writes wait for that order: rows may wait for those.
-    pub(super) async fn begin_first_rows(&mut self) -> bool {
-        let is_needed = matches!(*self.geometry, Geometry::Parity(_))
-            && matches!(self.mode, WriteMode::Clean | WriteMode::Open)
-            && self.doubted.is_empty()
-            && self.resync_readable() == Readable::NOTHING
-            && self.sync.first_rows == FirstRows::NotTried;
-        if !is_needed {
-            return false;
-        }
-        if !self.flush_before_resync().await {
-            self.array.mailbox.sync_moved();
-            return true;
-        }
-        let first = self.geometry.chunk_sectors().unwrap_or_default();
-        let todo = self.to_resync(first.min(self.array.sync_span.max()));
-        let Some(todo) = todo.filter(|_| self.may_write()) else { return false };
-        let until = self.lane.backend().now() + FIRST_ROWS_WITHIN;
-        self.start(SyncKind::Resync, Vec::new(), todo);
-        self.sync.first_rows = FirstRows::Running { until };
-        true
-    }
-
-    /// Ends the sync task for an order, but for first rows as long as they have time.
-    pub(super) fn end_sync_but_first_rows(&mut self) {
-        match self.first_rows_end() {
-            Some(until) if self.lane.backend().now() < until => {}
-            _ => self.end_sync(),
-        }
-    }
-
-    /// When first rows that are under way are told to end.
-    pub(super) fn first_rows_end(&self) -> Option<Time> {
-        match self.sync.first_rows {
-            FirstRows::Running { until } => Some(until),
-            FirstRows::NotTried | FirstRows::Tried => None,
-        }
-    }
-
-    /// Nobody orders that any more.
-    pub(super) fn forget_first_rows(&mut self) {
-        if self.sync.first_rows == FirstRows::Tried {
-            self.sync.first_rows = FirstRows::NotTried;
-        }
     }
 
     /// Asks the sync task to end. It may hold claims that writes wait for, and those writes may wait
@@ -716,9 +654,7 @@ impl Controller {
     async fn sync_ended(&mut self, task: &SyncTask, ended: SyncEnd) {
         let Some(run) = self.sync.task.take() else { return };
         self.array.users.watch(false);
-        if self.first_rows_end().is_some() {
-            self.sync.first_rows = FirstRows::Tried;
-        } else {
+        if !self.first_rows_ended() {
             self.sync.last_action = action_of(task.kind());
             self.sync.last_end = Some(ended);
             self.sync.last_skipped = task.skipped();
