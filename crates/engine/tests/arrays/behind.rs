@@ -657,7 +657,7 @@ fn what_is_written_in_pieces_behind_the_answer_survives_on_write_mostly_members(
         {
             let mut disk = world.disks.disk(1);
             // The whole is refused, and the second half waits.
-            (disk.write_error, disk.error_once) = (Some(IoErrorKind::Medium), true);
+            disk.fail_once(IoErrorKind::Medium);
             disk.errors_in = Some(DATA_OFFSET + 64..DATA_OFFSET + 72);
             disk.hangs_in = Some(DATA_OFFSET + 68..DATA_OFFSET + 69);
         }

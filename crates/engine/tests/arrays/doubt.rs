@@ -132,9 +132,9 @@ fn a_stop_before_the_first_resync_has_begun_puts_nothing_in_doubt() {
     }
 }
 
-/// A member does not let them come about.
+/// A member does not answer reads of them.
 #[test]
-fn a_stop_waits_for_the_first_rows_no_longer_than_for_a_write() {
+fn a_stop_waits_ten_seconds_for_the_first_rows_at_most() {
     for (seed, shape) in (44..).zip(resynced_at_first()) {
         let mut world = written_and_unsynced(shape, seed);
         world.disks.disk(1).hangs_in =

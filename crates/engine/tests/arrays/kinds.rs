@@ -21,7 +21,7 @@ fn a_fua_write_whose_flush_failed_fails_the_member_and_is_not_written_again_in_p
         let data = world.disks.data();
         {
             let mut disk = world.disks.disk(0);
-            (disk.write_error, disk.error_once) = (Some(IoErrorKind::Flush), true);
+            disk.fail_once(IoErrorKind::Flush);
             disk.errors_in = Some(data.clone());
         }
         let bytes = world.random.bytes(16 * SECTOR);

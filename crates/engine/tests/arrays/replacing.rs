@@ -362,7 +362,7 @@ fn a_replacement_that_dies_in_the_hand_over_costs_nothing() {
     assert!(died_late > 20, "the hand-over was not met, only {died_late} rounds");
 }
 
-/// It has failed a write that another copy has not answered yet, so that nothing is said of it, and then has all the rest.
+/// It has failed a write that another copy has not answered, so that the write is not judged. Then it gets all the rest.
 #[test]
 fn a_replacement_that_has_failed_takes_nothing_over() {
     for seed in 970..976 {
@@ -374,10 +374,8 @@ fn a_replacement_that_has_failed_takes_nothing_over() {
         world.wait_status("some of it", |status| replacement_offset(status) == Some(4096));
         let data = world.disks.data();
         world.disks.disk(0).writes_hang_in = Some(data.clone());
-        let fails = (Some(IoErrorKind::Other), true, Some(data));
-        let mut failing = world.disks.disk(new);
-        (failing.write_error, failing.error_once, failing.errors_in) = fails;
-        drop(failing);
+        world.disks.disk(new).fail_once(IoErrorKind::Other);
+        world.disks.disk(new).errors_in = Some(data);
         let bytes = world.random.bytes(8 * SECTOR);
         world.remember(0, &bytes);
         let write = Request::Write { sector: 0, from: Rc::new(bytes), fua: false };

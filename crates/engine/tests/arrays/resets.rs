@@ -493,9 +493,7 @@ fn fails_while_another_is_asked(
 ) -> Pending {
     let place = world.disks.superblock(asked).unwrap().place.sector;
     world.disks.disk(asked).hangs_in = Some(place..place + 8);
-    let mut disk = world.disks.disk(failing);
-    (disk.write_error, disk.error_once) = (Some(IoErrorKind::Other), true);
-    drop(disk);
+    world.disks.disk(failing).fail_once(IoErrorKind::Other);
     let from = Rc::new(world.random.bytes(8 * SECTOR));
     let write = world.start(1, Request::Write { sector, from, fua: false });
     world.turns(500);
@@ -528,19 +526,25 @@ fn a_member_that_has_failed_is_not_read_while_the_others_are_asked() {
     }
 }
 
+/// The disk that has the first block resets after a write to that, and no flush tells it. Gives the disk, and another sector
+/// of the array that lies on it.
+fn reset_that_no_flush_tells(world: &mut World) -> (usize, u64) {
+    let disk = world.disk_of(0);
+    let far = (8..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == disk);
+    world.serve(0, Request::Flush).unwrap();
+    world.write_random(0, 8);
+    world.disks.disk(disk).reset();
+    world.disks.disk(disk).next_flush_fails = None;
+    (disk, far.expect("it holds more"))
+}
+
 /// It has reset, and told that to the write that failed: no flush tells it once more. A crash would make it decide.
 #[test]
 fn no_flush_is_answered_past_a_member_that_has_failed_and_is_not_on_record_as_out() {
     for (seed, shape) in (270..).zip(SHAPES) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
-        let disk = world.disk_of(0);
-        let far = (8..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == disk);
-        world.serve(0, Request::Flush).unwrap();
-        world.write_random(0, 8);
-        world.disks.disk(disk).reset();
-        world.disks.disk(disk).next_flush_fails = None;
+        let (disk, far) = reset_that_no_flush_tells(&mut world);
         let asked = (disk + 1) % usize::from(shape.disks);
-        let far = far.expect("it holds more");
         let write = fails_while_another_is_asked(&mut world, disk, asked, far);
         let flush = world.start(2, Request::Flush);
         world.turns(500);
@@ -560,17 +564,11 @@ fn no_flush_is_answered_past_a_member_that_has_failed_and_is_not_on_record_as_ou
 fn no_flush_is_answered_past_a_member_that_fails_while_another_is_flushed() {
     for (seed, shape) in (300..).zip(SHAPES) {
         let mut world = World::synced(Setup::shuffled(shape, seed));
-        let disk = world.disk_of(0);
-        let far = (8..world.sectors()).step_by(8).find(|at| world.disk_of(*at) == disk);
-        world.serve(0, Request::Flush).unwrap();
-        world.write_random(0, 8);
+        let (disk, far) = reset_that_no_flush_tells(&mut world);
         let slow = (disk + 1) % usize::from(shape.disks);
         world.disks.disk(slow).flush_hangs_on = Some(2);
-        world.disks.disk(disk).reset();
-        world.disks.disk(disk).next_flush_fails = None;
         let flush = world.start(2, Request::Flush);
         world.turns(500);
-        let far = far.expect("it holds more");
         let write = fails_while_another_is_asked(&mut world, disk, slow, far);
         world.disks.disk(slow).flush_hangs_on = None;
         world.turns(500);
@@ -583,7 +581,8 @@ fn no_flush_is_answered_past_a_member_that_fails_while_another_is_flushed() {
     }
 }
 
-/// It was copied from while nobody knew. Its own flush ends well, and then another I/O of it fails.
+/// A replacement is filled with the old blocks of a disk that has reset. That disk's flush ends well, and then a read of it
+/// fails.
 #[test]
 fn what_was_copied_from_a_member_that_fails_while_another_is_flushed_is_not_kept() {
     for seed in 310..316 {
@@ -616,7 +615,7 @@ fn what_was_copied_from_a_member_that_fails_while_another_is_flushed_is_not_kept
     }
 }
 
-/// Two refuse a write. One that has reset fails in its pieces, and those of the other one take their time.
+/// Two disks refuse a write. One has reset, and fails in a piece. The pieces of the other one take their time.
 #[test]
 fn a_member_that_fails_in_pieces_of_a_write_is_not_read_while_another_writes_its_pieces() {
     for (seed, shape) in (280..).zip([shapes::RAID5, shapes::RAID6]) {
@@ -638,8 +637,8 @@ fn a_member_that_fails_in_pieces_of_a_write_is_not_read_while_another_writes_its
         world.disks.disk(disk).reset();
         let refuses = |world: &World, at: usize, kind| {
             let mut disk = world.disks.disk(at);
-            (disk.write_error, disk.error_once, disk.errors_in) =
-                (Some(kind), true, Some(data.clone()));
+            disk.fail_once(kind);
+            disk.errors_in = Some(data.clone());
         };
         refuses(&world, disk, IoErrorKind::Medium);
         world.disks.disk(slow).writes_hang_in = Some(data.clone());
@@ -665,7 +664,7 @@ fn a_member_that_fails_in_pieces_of_a_write_is_not_read_while_another_writes_its
     }
 }
 
-/// Two refuse a write. The list of one that resets hangs to its deadline, and then that of the other one takes its time.
+/// Two disks refuse a write. One resets while the write of its list hangs to the deadline. Then that of the other one hangs.
 #[test]
 fn a_member_whose_list_was_not_written_is_not_read_while_another_list_is_written() {
     for seed in 290..296 {

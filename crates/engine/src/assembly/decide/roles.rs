@@ -49,8 +49,12 @@ pub(super) struct SortedOut {
 
 /// Whether a member that is out of date has the slot yet that it had, as the freshest superblock knows it.
 fn has_its_slot(own: &Superblock, role: Role, newest: &BTreeMap<u32, u64>) -> bool {
-    let went_to_another = newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest);
-    role.slot().is_some() && own.own_role() == role && !went_to_another
+    role.slot().is_some() && own.own_role() == role && !went_to_another(own, newest)
+}
+
+/// Whether a member that knows more has its number.
+fn went_to_another(own: &Superblock, newest: &BTreeMap<u32, u64>) -> bool {
+    newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest)
 }
 
 /// Why a member is not to be used in `role`.
@@ -62,12 +66,7 @@ fn reason_against(
 ) -> Option<Reason> {
     let stale = Reason::Stale { events: own.events, freshest: model.events };
     match role {
-        // Its number went to another.
-        _ if newest.get(&own.dev_number).is_some_and(|newest| own.events < *newest)
-            && keep(Rule::NumbersHaveOneHolder) =>
-        {
-            Some(stale)
-        }
+        _ if went_to_another(own, newest) && keep(Rule::NumbersHaveOneHolder) => Some(stale),
         // More events than the model's only where a member of another half was preferred.
         Role::Slot(_) if own.events.abs_diff(model.events) > most_behind() => Some(stale),
         Role::Slot(_) if is_stranger(own, model) => Some(stale),

@@ -615,16 +615,22 @@ fn the_blocks_of_a_member_that_is_out_for_good_are_not_counted() {
     assert_eq!(served(candidates), (512, 2));
 }
 
+/// Another disk, out of date, with the role of a member and larger blocks.
+fn old_disk_like(member: &Candidate) -> Candidate {
+    let mut old = member.clone();
+    old.id.index = 9;
+    old.info.logical_block_bytes = 4096;
+    old.superblock.device_uuid = Uuid([9; 16]);
+    old.superblock.events -= 5;
+    old
+}
+
 /// Its own superblock says spare. The others know that it failed.
 #[test]
 fn the_blocks_of_a_spare_that_failed_are_not_counted() {
     let mut candidates = raid5(0, 10);
-    let mut spare = candidates[0].clone();
-    spare.id.index = 9;
-    spare.info.logical_block_bytes = 4096;
+    let mut spare = old_disk_like(&candidates[0]);
     spare.superblock.dev_number = spare.superblock.roles.len() as u32;
-    spare.superblock.device_uuid = Uuid([9; 16]);
-    spare.superblock.events -= 5;
     for member in &mut candidates {
         member.superblock.roles.push(Role::Faulty);
     }
@@ -637,12 +643,7 @@ fn the_blocks_of_a_spare_that_failed_are_not_counted() {
 #[test]
 fn the_blocks_of_a_member_whose_number_went_to_another_are_not_counted() {
     let mut candidates = raid5(0, 10);
-    let mut old = candidates[2].clone();
-    old.id.index = 9;
-    old.info.logical_block_bytes = 4096;
-    old.superblock.device_uuid = Uuid([9; 16]);
-    old.superblock.events -= 5;
-    candidates.push(old);
+    candidates.push(old_disk_like(&candidates[2]));
     assert_eq!(served(candidates), (512, 3));
 }
 

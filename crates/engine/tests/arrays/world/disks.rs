@@ -230,6 +230,11 @@ impl Disk {
         (self.read_error, self.write_error, self.flush_error) = (gone, gone, gone);
     }
 
+    /// Its next write ends so, and that one alone.
+    pub(crate) fn fail_once(&mut self, kind: IoErrorKind) {
+        (self.write_error, self.error_once) = (Some(kind), true);
+    }
+
     pub(crate) fn plug(&mut self) {
         (self.read_error, self.write_error, self.flush_error) = (None, None, None);
     }
