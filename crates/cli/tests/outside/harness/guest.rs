@@ -55,14 +55,14 @@ impl Guest {
     /// Boots, runs the script after `guest.sh`, and waits for the end. `mdspace` is on its PATH.
     pub(crate) fn run(&self, script: &str) -> Outcome {
         let tools = Tools::find();
-        let _one_at_a_time = tools.exclusive();
+        let (cpu, _held) = tools.cpu_without_guest();
         let file = tempfile::NamedTempFile::new().expect("a temporary file");
         let prelude = include_str!("guest.sh");
         let programs = Path::new(env!("CARGO_BIN_EXE_mdspace")).parent().expect("a folder");
         let path = format!("PATH=$PATH:'{}'", programs.display());
         std::fs::write(file.path(), format!("{prelude}\n{path}\n{script}\n"))
             .expect("a temporary file");
-        let mut command = tools.run_in_uml();
+        let mut command = tools.run_in_uml(cpu);
         command.args(["-t", &self.limit_s.to_string()]).env("UML_XSTATE", xstate_library());
         if self.xstate_always {
             command.env("UML_XSTATE_ALWAYS", "yes");

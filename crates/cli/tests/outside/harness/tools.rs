@@ -5,6 +5,9 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use rustix::thread::{CpuSet, sched_getaffinity};
 
 /// The environment that `tools/fetch` wrote.
 pub(crate) struct Tools {
@@ -67,19 +70,32 @@ impl Tools {
         self.directory.join("root")
     }
 
-    /// The script that boots the guest.
-    pub(crate) fn run_in_uml(&self) -> Command {
-        let mut command = Command::new(self.root.join("tools/run-in-uml.sh"));
+    /// The script that boots a guest, on that CPU.
+    pub(crate) fn run_in_uml(&self, cpu: usize) -> Command {
+        let mut command = Command::new("taskset");
+        command.args(["-c", &cpu.to_string()]).arg(self.root.join("tools/run-in-uml.sh"));
         command.envs(&self.variables);
         command
     }
 
-    /// Held while something heavy runs: boots and load tests go one at a time, whoever starts them.
-    pub(crate) fn exclusive(&self) -> File {
-        let file =
-            File::create(self.directory.join(".heavy")).expect("the tools' folder is writable");
-        file.lock().expect("the lock of heavy tests can be taken");
-        file
+    /// A CPU on which no other guest runs, for as long as the file is held.
+    pub(crate) fn cpu_without_guest(&self) -> (usize, File) {
+        static WAITED: AtomicUsize = AtomicUsize::new(0);
+        let allowed = sched_getaffinity(None).expect("a thread has CPUs");
+        let cpus = (0..CpuSet::MAX_CPU).filter(|&cpu| allowed.is_set(cpu));
+        let mut locks: Vec<_> = cpus
+            .map(|cpu| {
+                let file = File::create(self.directory.join(format!(".guest-{cpu}")));
+                (cpu, file.expect("the tools' folder is writable"))
+            })
+            .collect();
+        let free = locks.iter().position(|(_, file)| file.try_lock().is_ok());
+        let index = free.unwrap_or_else(|| {
+            let index = WAITED.fetch_add(1, Ordering::Relaxed) % locks.len();
+            locks[index].1.lock().expect("the lock of a CPU can be taken");
+            index
+        });
+        locks.swap_remove(index)
     }
 }
 
