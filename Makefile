@@ -1,5 +1,5 @@
 # make demo      a first look: an array of files, real data, failures; without root
-# make check     3 min, no root, no network: format, lints, docs, unit tests, models, simulator, fuzz corpus
+# make check     8 min once built, no root, no network: format, lints, docs, unit tests, models, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
 # make test-all  hours: test, instructions, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
@@ -8,8 +8,8 @@
 # make uninstall takes all of that away
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
-# limit of its own. Two tests of a group run side by side, but of those that load paths, and each guest has a
-# CPU of its own. One build profile serves all tests, so nothing is built twice.
+# limit of its own. Two tests of a group run side by side, except where they load paths; each guest has a CPU of its
+# own. One build profile serves all tests, so nothing is built twice.
 
 CARGO ?= cargo
 PROFILE ?= release
@@ -74,7 +74,7 @@ docs: export RUSTDOCFLAGS = -D warnings
 docs:
 	@$(GROUP) docs 300 $(CARGO) doc --workspace --lib --no-deps
 
-# More tests at a time than most machines of CI have cores: many wait for processes.
+# Four at a time, however few the cores: many wait for processes.
 unit:
 	@$(GROUP) "build of unit" 900 $(CARGO) test --workspace --no-run
 	@RUST_TEST_THREADS=4 $(GROUP) unit 900 $(CARGO) test --workspace
