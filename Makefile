@@ -8,11 +8,10 @@
 # make uninstall takes all of that away
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
-# limit of its own. Two tests of a group run side by side, except where they load paths; each guest has a CPU of its
-# own. One build profile serves all tests, so nothing is built twice.
+# limit of its own. Two tests of a group run side by side, except of clients, paths, instructions and matrix; each
+# guest has a CPU of its own. One build profile serves all tests, so nothing is built twice.
 
 CARGO ?= cargo
-PROFILE ?= release
 GROUP := tools/group
 PREFIX ?= /usr/local
 TARGET := $(or $(CARGO_TARGET_DIR),target)
@@ -35,10 +34,10 @@ WEAK_MEMORY := CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test -p mdspace-engine --f
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
 demo:
 	-@tools/fetch fio nbdcopy mkfs.ext4
-	$(CARGO) run --quiet --profile $(PROFILE) -p mdspace-cli --bin mdspace -- demo
+	$(CARGO) run --quiet --release -p mdspace-cli --bin mdspace -- demo
 
 build:
-	$(CARGO) build --profile $(PROFILE) -p mdspace-cli --bin mdspace
+	$(CARGO) build --release -p mdspace-cli --bin mdspace
 
 install: $(PROGRAM)
 	@DESTDIR="$(DESTDIR)" tools/install "$(PROGRAM)" "$(PREFIX)"
