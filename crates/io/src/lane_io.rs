@@ -154,6 +154,15 @@ impl LaneIo {
         value(result).map(|events| events as i16)
     }
 
+    /// Adds one to an eventfd, by which whoever waits for it is woken. A full one is waited for.
+    pub async fn signal(&self, event: &Socket, deadline: Option<Time>) -> io::Result<()> {
+        let call = Call::Signal { fd: event.raw() };
+        // SAFETY: the call points to a static.
+        let (result, _) =
+            unsafe { self.driver.start(call, event.fd(), Kept::Nothing, deadline) }.await;
+        value(result).map(drop)
+    }
+
     /// Ends one or both directions of a connection; operations under way there end too.
     pub fn shutdown(&self, socket: &Socket, how: Shutdown) -> io::Result<()> {
         let how = match how {

@@ -73,16 +73,60 @@ pub(crate) struct FileRef {
 /// One system call. Offsets and lengths are bytes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Call {
-    Read { file: FileRef, to: *mut u8, len: u32, offset: u64, registered: Option<u16> },
-    Write { file: FileRef, from: *const u8, len: u32, offset: u64, registered: Option<u16> },
-    WriteVectors { file: FileRef, from: *const libc::iovec, count: u32, offset: u64 },
-    Sync { file: FileRef },
-    Allocate { file: FileRef, mode: i32, offset: u64, len: u64 },
-    Accept { fd: RawFd },
-    Recv { fd: RawFd, to: *mut u8, len: u32, flags: i32 },
-    Send { fd: RawFd, message: *const libc::msghdr },
-    Poll { fd: RawFd, events: i16 },
+    Read {
+        file: FileRef,
+        to: *mut u8,
+        len: u32,
+        offset: u64,
+        registered: Option<u16>,
+    },
+    Write {
+        file: FileRef,
+        from: *const u8,
+        len: u32,
+        offset: u64,
+        registered: Option<u16>,
+    },
+    WriteVectors {
+        file: FileRef,
+        from: *const libc::iovec,
+        count: u32,
+        offset: u64,
+    },
+    Sync {
+        file: FileRef,
+    },
+    Allocate {
+        file: FileRef,
+        mode: i32,
+        offset: u64,
+        len: u64,
+    },
+    Accept {
+        fd: RawFd,
+    },
+    Recv {
+        fd: RawFd,
+        to: *mut u8,
+        len: u32,
+        flags: i32,
+    },
+    Send {
+        fd: RawFd,
+        message: *const libc::msghdr,
+    },
+    Poll {
+        fd: RawFd,
+        events: i16,
+    },
+    /// Adds one to an eventfd.
+    Signal {
+        fd: RawFd,
+    },
 }
+
+/// What is added to an eventfd.
+static ONE: u64 = 1;
 
 /// How a call ended: its value, or a negative errno.
 #[derive(Clone, Copy, Debug)]

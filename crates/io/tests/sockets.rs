@@ -1,8 +1,10 @@
 //! Sockets on lanes, on both ways to the kernel.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+use std::fs::File;
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
+use std::os::fd::{FromRawFd, OwnedFd};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::rc::Rc;
 use std::sync::mpsc::{Receiver, channel};
@@ -116,6 +118,33 @@ fn a_payload_whose_stream_ends_early_says_so() {
         });
         let (kind, bytes) = ended.recv_timeout(PATIENCE).unwrap();
         assert_eq!((kind, bytes.as_slice()), (ErrorKind::UnexpectedEof, b"short".as_slice()));
+    });
+}
+
+#[test]
+fn a_full_eventfd_is_waited_for_and_holds_no_lane_up() {
+    on_both(|lanes| {
+        // SAFETY: no pointer is passed; the number is checked before it is owned.
+        let event = unsafe {
+            let fd = libc::eventfd(0, libc::EFD_CLOEXEC);
+            assert!(fd >= 0);
+            OwnedFd::from_raw_fd(fd)
+        };
+        let mut theirs = File::from(event.try_clone().unwrap());
+        let ended = run(lanes, async move |lane, io| {
+            let event = Socket::polled(event);
+            io.signal(&event, None).await.unwrap();
+            let mut count = [0; 8];
+            theirs.read_exact(&mut count).unwrap();
+            assert_eq!(u64::from_ne_bytes(count), 1);
+            theirs.write_all(&(u64::MAX - 1).to_ne_bytes()).unwrap();
+            let soon = lane.backend().now() + Duration::from_millis(1);
+            let full = io.signal(&event, Some(soon)).await;
+            assert_eq!(full.unwrap_err().kind(), ErrorKind::TimedOut);
+            theirs.read_exact(&mut count).unwrap();
+            io.signal(&event, None).await.unwrap();
+        });
+        ended.recv_timeout(PATIENCE).unwrap();
     });
 }
 

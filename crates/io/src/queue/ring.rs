@@ -12,7 +12,7 @@ use io_uring::{IoUring, opcode, squeue};
 
 use crate::lanes::EventFd;
 
-use super::{Call, Completion, FileRef, Token};
+use super::{Call, Completion, FileRef, ONE, Token};
 
 type Uring = IoUring<Entry128>;
 
@@ -263,6 +263,12 @@ fn entry(call: Call, user_data: u64) -> Entry128 {
             opcode::SendMsg::new(Fd(fd), message).flags(libc::MSG_NOSIGNAL as u32).build()
         }
         Call::Poll { fd, events } => opcode::PollAdd::new(Fd(fd), events as u16 as u32).build(),
+        Call::Signal { fd } => {
+            opcode::Write::new(Fd(fd), (&raw const ONE).cast(), size_of_val(&ONE) as u32)
+                // As `write` does: an eventfd has no offsets.
+                .offset(u64::MAX)
+                .build()
+        }
     };
     entry.user_data(user_data).into()
 }

@@ -15,7 +15,7 @@ use mdspace_engine::sync::Mutex;
 
 use crate::lanes::EventFd;
 
-use super::{Call, Completion, FileRef, Token};
+use super::{Call, Completion, FileRef, ONE, Token};
 
 /// Threads of one file on one lane at most: its calls under way at once.
 pub(super) const THREADS_MAX: usize = 16;
@@ -268,7 +268,11 @@ fn file_of(call: Call) -> Option<RawFd> {
         | Call::WriteVectors { file, .. }
         | Call::Sync { file }
         | Call::Allocate { file, .. } => Some(file.fd),
-        Call::Accept { .. } | Call::Recv { .. } | Call::Send { .. } | Call::Poll { .. } => None,
+        Call::Accept { .. }
+        | Call::Recv { .. }
+        | Call::Send { .. }
+        | Call::Poll { .. }
+        | Call::Signal { .. } => None,
     }
 }
 
@@ -276,7 +280,7 @@ fn file_of(call: Call) -> Option<RawFd> {
 fn socket_of(call: Call) -> Option<(RawFd, i16)> {
     match call {
         Call::Accept { fd } | Call::Recv { fd, .. } => Some((fd, libc::POLLIN)),
-        Call::Send { fd, .. } => Some((fd, libc::POLLOUT)),
+        Call::Send { fd, .. } | Call::Signal { fd } => Some((fd, libc::POLLOUT)),
         Call::Poll { fd, events } => Some((fd, events)),
         Call::Read { .. }
         | Call::Write { .. }
@@ -298,6 +302,7 @@ fn run_socket(call: Call) -> Option<i32> {
         Call::Send { fd, message } => unsafe {
             libc::sendmsg(fd, message, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
         },
+        Call::Signal { fd } => return signal(fd),
         _ => return None,
     };
     match errno_of(result) {
@@ -313,6 +318,18 @@ fn accept(fd: RawFd) -> isize {
         let flags = libc::fcntl(fd, libc::F_GETFL);
         libc::fcntl(fd, libc::F_SETFL, flags | libc::O_NONBLOCK);
         libc::accept4(fd, std::ptr::null_mut(), std::ptr::null_mut(), libc::SOCK_CLOEXEC) as isize
+    }
+}
+
+/// Adds one to an eventfd; `None` when it is full. Its flags are others' too, who may wait for it: they stay.
+fn signal(fd: RawFd) -> Option<i32> {
+    let mut polled = libc::pollfd { fd, events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one entry is polled, and eight bytes are read from a static.
+    unsafe {
+        if libc::poll(&raw mut polled, 1, 0) != 1 || polled.revents & libc::POLLOUT == 0 {
+            return None;
+        }
+        Some(errno_of(libc::write(fd, (&raw const ONE).cast(), size_of_val(&ONE))))
     }
 }
 
