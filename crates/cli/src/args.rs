@@ -33,8 +33,8 @@ use span::Span;
 #[command(name = "mdspace", version, disable_help_subcommand = true)]
 #[command(
     after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
-    device, or what `mdspace help member` lists; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock or \
-    nbd:tcp:[host:]port, with ?ro for read-only."
+    device, or what `mdspace help member` lists; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock, \
+    nbd:tcp:[host:]port or vhost-user:/path.sock, with ?ro for read-only."
 )]
 pub(crate) struct CommandLine {
     #[command(subcommand)]
@@ -379,8 +379,8 @@ pub(crate) struct EventsArgs {
 pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// block, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, with ?ro for read-only. unserve needs no
-    /// option.
+    /// block, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT, nbd:tcp:HOST:PORT or vhost-user:PATH, with ?ro for read-only.
+    /// unserve needs no option.
     #[arg(value_parser = Address::parse_here)]
     pub(crate) front: Address,
 }

@@ -1,14 +1,14 @@
 //! Where a front end answers, as users write it.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::rights::Rights;
 
-/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `fuse:/DIR`, `loop` or `block`. Behind `?` stand options,
-/// with `&` between them: `ro`, for TCP `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same
-/// value.
+/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `vhost-user:/path.sock`, `fuse:/DIR`, `loop` or `block`.
+/// Behind `?` stand options, with `&` between them: `ro`, for TCP `insecure`, for Unix sockets [rights](Rights). Its text
+/// form parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
@@ -24,6 +24,8 @@ pub struct Address {
 pub enum Endpoint {
     /// NBD on a socket.
     Nbd(Socket),
+    /// The disk of a virtual machine, with its control socket at an absolute path.
+    VhostUser(PathBuf),
     /// A file in a directory, which is mounted.
     Fuse(PathBuf),
     /// A loop device over such a file.
@@ -53,7 +55,7 @@ pub enum Socket {
 pub enum AddressError {
     /// Another kind of front end.
     #[error(
-        "{0:?} is no front end: give block, loop, fuse:/DIR, nbd:unix:/PATH or nbd:tcp:[HOST:]PORT"
+        "{0:?} is no front end: give block, loop, fuse:/DIR, nbd:unix:/PATH, nbd:tcp:[HOST:]PORT or vhost-user:/PATH"
     )]
     Kind(String),
     /// None, or one that depends on where it is read.
@@ -97,6 +99,7 @@ impl Address {
         let mut endpoint = match endpoint.split_once(':') {
             None if endpoint == "loop" => Endpoint::Loop,
             None if endpoint == "block" => Endpoint::Block,
+            Some(("vhost-user", path)) => Endpoint::VhostUser(parse_path(path)?),
             Some(("fuse", directory)) => Endpoint::Fuse(parse_path(directory)?),
             Some(("nbd", socket)) => Endpoint::Nbd(match socket.split_once(':') {
                 Some(("unix", path)) => Socket::Unix(parse_path(path)?),
@@ -110,7 +113,7 @@ impl Address {
             match (option, &mut endpoint) {
                 ("ro", _) => read_only = true,
                 ("insecure", Endpoint::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
-                (option, Endpoint::Nbd(Socket::Unix(_))) if rights.take(option) => {}
+                (option, endpoint) if endpoint.unix_path().is_some() && rights.take(option) => {}
                 _ => return Err(AddressError::Option(option.to_string())),
             }
         }
@@ -131,6 +134,16 @@ impl Address {
     }
 }
 
+impl Endpoint {
+    /// The path of its Unix socket.
+    pub fn unix_path(&self) -> Option<&Path> {
+        match self {
+            Endpoint::Nbd(Socket::Unix(path)) | Endpoint::VhostUser(path) => Some(path),
+            _ => None,
+        }
+    }
+}
+
 impl FromStr for Address {
     type Err = AddressError;
 
@@ -148,6 +161,7 @@ impl fmt::Display for Address {
         match &self.endpoint {
             Endpoint::Loop => f.write_str("loop")?,
             Endpoint::Block => f.write_str("block")?,
+            Endpoint::VhostUser(path) => write!(f, "vhost-user:{}", path.display())?,
             Endpoint::Fuse(directory) => write!(f, "fuse:{}", directory.display())?,
             Endpoint::Nbd(Socket::Unix(path)) => write!(f, "nbd:unix:{}", path.display())?,
             Endpoint::Nbd(Socket::Tcp { host, port, insecure }) => {

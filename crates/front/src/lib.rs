@@ -1,4 +1,4 @@
-//! Front ends of mdspace: NBD and FUSE to engine requests.
+//! Front ends of mdspace: NBD, FUSE and vhost-user to engine requests.
 //!
 //! - [`Address`]: where a front end answers, as users write it.
 //! - [`listener`], [`rights`], [`peer`]: sockets, who may connect to them, and who does.
@@ -6,6 +6,7 @@
 //! - [`device`]: a single member, served as it is.
 //! - [`nbd`]: the protocol, and its server.
 //! - [`fuse`]: the same for FUSE: the array as a file.
+//! - [`vhost_user`]: the disk of a virtual machine.
 //! - [`host_device`]: a block device of this host as which an array is served.
 //! - [`loop_device`]: a loop device over that file.
 
@@ -22,6 +23,7 @@ mod partial_writes;
 pub mod peer;
 pub mod rights;
 mod tags;
+pub mod vhost_user;
 pub mod volume;
 mod wait;
 

@@ -72,7 +72,7 @@ pub enum ListenError {
     NoAddress(String),
     /// Another kind of front end.
     #[error("{0} is no socket to listen on")]
-    NotNbd(Address),
+    NoSocket(Address),
     /// The socket cannot be given to whom it is for.
     #[error(transparent)]
     Rights(#[from] RightsError),
@@ -87,17 +87,14 @@ pub enum ListenError {
 }
 
 impl Listener {
-    /// Listens at an address of NBD.
+    /// Listens at an address that has a socket.
     ///
     /// A Unix socket is for the same user only (mode 0600) from its first moment. It gets the rights of its address before
     /// it takes clients. A socket file at which no process answers is replaced, any other file is left alone.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
         let failed = |source| ListenError::Io { front: address.clone(), source };
-        let Endpoint::Nbd(socket) = &address.endpoint else {
-            return Err(ListenError::NotNbd(address.clone()));
-        };
-        match socket {
-            Socket::Unix(path) => {
+        match &address.endpoint {
+            Endpoint::Nbd(Socket::Unix(path)) | Endpoint::VhostUser(path) => {
                 // Before the folder is held: it may take a while.
                 let owners = address.rights.owners()?;
                 // One that is bound, but does not listen yet, looks dead: another one would remove it.
@@ -113,7 +110,7 @@ impl Listener {
                 let address = address.clone();
                 Ok(Listener { socket, address, reachable_from: None, file })
             }
-            Socket::Tcp { host, port, insecure } => {
+            Endpoint::Nbd(Socket::Tcp { host, port, insecure }) => {
                 let places = resolve(host.as_deref(), *port).map_err(failed)?;
                 if places.is_empty() {
                     return Err(ListenError::NoAddress(host.clone().unwrap_or_default()));
@@ -124,6 +121,7 @@ impl Listener {
                 }
                 Listener::bind_tcp(address, &places).map_err(failed)
             }
+            _ => Err(ListenError::NoSocket(address.clone())),
         }
     }
 
@@ -179,8 +177,7 @@ impl Place {
     /// A new listener there if the file is not there any more, or is another one: a cleaner of temporary files
     /// may have deleted it. None: clients find the one that there is.
     pub(crate) fn renewed(&self) -> Result<Option<Listener>, ListenError> {
-        let (Endpoint::Nbd(Socket::Unix(path)), Some(file)) = (&self.address.endpoint, self.file)
-        else {
+        let (Some(path), Some(file)) = (self.address.endpoint.unix_path(), self.file) else {
             return Ok(None);
         };
         match identify(path) {

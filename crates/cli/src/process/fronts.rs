@@ -6,9 +6,7 @@ use std::time::Duration;
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
-use mdspace_front::nbd::{
-    BlockSizes, Budget, Export, Exports, Keeper, ReadOnlySwitch, ServerLimits,
-};
+use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
 use mdspace_front::volume::Volume;
 
 use super::array::ServedArray;
@@ -23,7 +21,7 @@ pub(crate) mod mount_guard;
 
 use closing::Closings;
 pub(super) use front::Prepared;
-use front::{Front, Unused};
+use front::{Front, Keeper, Unused};
 
 /// The fronts that are open, in the order of their opening.
 #[derive(Default)]

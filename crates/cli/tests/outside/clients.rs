@@ -1,4 +1,6 @@
-//! The NBD clients that users have, against an array.
+//! The clients that users have, against an array: of NBD here, and of vhost-user.
+
+mod vhost_user;
 
 use std::fs;
 use std::path::PathBuf;

@@ -44,7 +44,7 @@ struct Waiting {
 
 /// One client's part in the budget; what it has borrowed is given back when this is dropped.
 #[derive(Debug)]
-pub(super) struct Borrower {
+pub(crate) struct Borrower {
     budget: Budget,
     bytes: Cell<usize>,
     call: Arc<Call>,
@@ -52,14 +52,14 @@ pub(super) struct Borrower {
 
 /// Comes to a client when others begin to wait for what it has borrowed.
 #[derive(Debug, Default)]
-pub(super) struct Call {
+pub(crate) struct Call {
     is_here: AtomicBool,
     waiting: SharedWait,
 }
 
 /// A place in the queue; it is left when this is dropped.
 #[derive(Debug)]
-pub(super) struct Turn<'a> {
+pub(crate) struct Turn<'a> {
     borrower: &'a Borrower,
     number: Option<u64>,
 }
@@ -84,12 +84,12 @@ impl Budget {
         self.lock().free_bytes
     }
 
-    pub(super) fn borrower(&self) -> Borrower {
+    pub(crate) fn borrower(&self) -> Borrower {
         Borrower { budget: self.clone(), bytes: Cell::new(0), call: Arc::default() }
     }
 
     /// Has everyone who waits look again: their server may be closing.
-    pub(super) fn wake_all(&self) {
+    pub(crate) fn wake_all(&self) {
         self.lock().waiting.iter().for_each(|waiting| waiting.waker.wake_by_ref());
     }
 
@@ -112,21 +112,21 @@ impl State {
 }
 
 impl Borrower {
-    pub(super) fn turn(&self) -> Turn<'_> {
+    pub(crate) fn turn(&self) -> Turn<'_> {
         Turn { borrower: self, number: None }
     }
 
     /// Whether someone waits for what others have borrowed.
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(crate) fn is_wanted(&self) -> bool {
         self.budget.0.wanted.load(Ordering::Relaxed)
     }
 
     /// What comes when someone begins to wait. Who gets it gives back what it does not use.
-    pub(super) fn call(&self) -> Arc<Call> {
+    pub(crate) fn call(&self) -> Arc<Call> {
         self.call.clone()
     }
 
-    pub(super) fn give_back(&self, bytes: usize) {
+    pub(crate) fn give_back(&self, bytes: usize) {
         let left = self.bytes.get() - bytes;
         self.bytes.set(left);
         let mut state = self.budget.lock();
@@ -158,14 +158,14 @@ impl Call {
     }
 
     /// Waits for `other`, or until it comes.
-    pub(super) async fn or(&self, other: impl Future<Output = ()>) {
+    pub(crate) async fn or(&self, other: impl Future<Output = ()>) {
         self.waiting.unless(|| self.has_come(), other).await;
     }
 }
 
 impl Turn<'_> {
     /// Borrows `bytes` when all who asked before have got theirs and so many are free.
-    pub(super) fn poll_borrow(&mut self, bytes: usize, waker: &Waker) -> Poll<()> {
+    pub(crate) fn poll_borrow(&mut self, bytes: usize, waker: &Waker) -> Poll<()> {
         let Borrower { budget, bytes: borrowed, call } = self.borrower;
         let mut state = budget.lock();
         let is_next = match (state.waiting.front(), self.number) {

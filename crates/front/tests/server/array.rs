@@ -19,16 +19,16 @@ use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray};
 use crate::client::BlockingClient;
 use crate::memory::PATIENCE;
 
-struct ServedArray {
-    array: RunningArray,
+pub(crate) struct ServedArray {
+    pub(crate) array: RunningArray,
     members: Vec<MemberId>,
     lanes: Arc<Lanes>,
-    folder: tempfile::TempDir,
+    pub(crate) folder: tempfile::TempDir,
     servers: Vec<Server>,
 }
 
 impl ServedArray {
-    fn new() -> ServedArray {
+    pub(crate) fn new() -> ServedArray {
         let config = LanesConfig { count: 2, ..LanesConfig::default() };
         let lanes = Arc::new(Lanes::start(config).expect("lanes"));
         let open = |_| lanes.members().open("ram:16M", OpenMode::RUN).expect("memory");
@@ -51,11 +51,15 @@ impl ServedArray {
         ServedArray { array, members, lanes, folder, servers: Vec::new() }
     }
 
-    fn serve(&mut self, name: &str, options: &str) -> std::path::PathBuf {
+    pub(crate) fn exports(&self) -> Exports {
         let Ok(Reply::Status(status)) = self.array.command(Action::Status) else {
             panic!("no status");
         };
-        let exports = Exports::new(vec![Export::of_array("r5", &status)]).expect("valid");
+        Exports::new(vec![Export::of_array("r5", &status)]).expect("valid")
+    }
+
+    fn serve(&mut self, name: &str, options: &str) -> std::path::PathBuf {
+        let exports = self.exports();
         let path = self.folder.path().join(name);
         let address = format!("nbd:unix:{}{options}", path.display());
         let listener = Listener::bind(&Address::parse(&address).expect("an address"));
@@ -64,12 +68,12 @@ impl ServedArray {
         path
     }
 
-    fn fail(&self, member: usize) {
+    pub(crate) fn fail(&self, member: usize) {
         let member = self.members[member];
         self.array.command(Action::Fail { member, force: true }).expect("failed as asked");
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         for server in self.servers {
             server.close(PATIENCE).expect("closed");
         }

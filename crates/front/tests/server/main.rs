@@ -7,3 +7,4 @@ mod behaviour;
 mod blocking;
 mod client;
 mod memory;
+mod vhost_user;

@@ -1,4 +1,4 @@
-//! One front: a socket of NBD, a mounted file, or a block device.
+//! One front: a socket of NBD or vhost-user, a mounted file, or a block device.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -10,7 +10,8 @@ use std::time::{Duration, Instant};
 use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
 use mdspace_front::listener::{ListenError, Listener};
-use mdspace_front::nbd::{Exports, Keeper, Server, ServerLimits};
+use mdspace_front::nbd::{self, Exports, Server, ServerLimits};
+use mdspace_front::vhost_user;
 use mdspace_front::volume::Volume;
 
 use super::block_device::BlockDevice;
@@ -33,13 +34,31 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// A front that can be opened: what the user named is there and free. Nothing was written for it.
 pub(in crate::process) enum Prepared {
     Nbd(Listener),
+    VhostUser(Listener),
     File { address: Address, directory: PathBuf, own: Option<OwnDirectory> },
 }
 
 /// An open front.
 pub(super) enum Front {
     Nbd(Server),
+    VhostUser(vhost_user::Server),
     Mounted(Box<Mounted>),
+}
+
+/// What keeps a socket in its place.
+pub(super) enum Keeper {
+    Nbd(nbd::Keeper),
+    VhostUser(vhost_user::Keeper),
+}
+
+impl Keeper {
+    /// Makes the socket anew if clients do not find it any more. True: it was.
+    pub(super) fn keep(&self) -> Result<bool, ListenError> {
+        match self {
+            Self::Nbd(keeper) => keeper.keep(),
+            Self::VhostUser(keeper) => keeper.keep(),
+        }
+    }
 }
 
 /// A file of the array, and the block device over it, if that was asked for.
@@ -72,7 +91,7 @@ impl Prepared {
     /// Whether a front can be there now. For `create`, before anything is asked.
     pub(in crate::process) fn check(address: &Address) -> Result<(), Failure> {
         match &address.endpoint {
-            Endpoint::Nbd(_) => listener(address).map(drop),
+            Endpoint::Nbd(_) | Endpoint::VhostUser(_) => listener(address).map(drop),
             Endpoint::Fuse(directory) => has_folder(address, directory),
             Endpoint::Loop | Endpoint::Block => has_block_devices(address),
         }
@@ -87,6 +106,7 @@ impl Prepared {
         let what = || cannot_serve(address);
         let (directory, own) = match &address.endpoint {
             Endpoint::Nbd(_) => return listener(address).map(Self::Nbd),
+            Endpoint::VhostUser(_) => return listener(address).map(Self::VhostUser),
             Endpoint::Fuse(directory) => {
                 has_folder(address, directory)?;
                 (directory.clone(), None)
@@ -118,6 +138,17 @@ impl Prepared {
                 let server = Server::start(listener, exports, limits, volume);
                 let note = format!("{name}: served at {}", server.address());
                 Ok((Front::Nbd(server), note))
+            }
+            Self::VhostUser(listener) => {
+                let what = format!("cannot serve {name} at {}", listener.address());
+                let ServerLimits { budget, partial_writes, .. } = limits;
+                let server =
+                    vhost_user::Server::start(listener, exports, budget, partial_writes, volume)
+                        .map_err(|why| {
+                            Failure::new(what, why, "see `ulimit -u` and `ulimit -n`")
+                        })?;
+                let note = format!("{name}: served at {}", server.address());
+                Ok((Front::VhostUser(server), note))
             }
             Self::File { address, directory, own } => {
                 let what = || format!("cannot serve {name} at {address}");
@@ -164,7 +195,7 @@ impl Prepared {
 
 /// Listens where the user says.
 fn listener(address: &Address) -> Result<Listener, Failure> {
-    if let Endpoint::Nbd(Socket::Unix(path)) = &address.endpoint {
+    if let Some(path) = address.endpoint.unix_path() {
         let bytes = path.as_os_str().len();
         if bytes > SOCKET_PATH_BYTES_MAX {
             let why = format!(
@@ -220,6 +251,7 @@ impl Front {
     pub(super) fn address(&self) -> &Address {
         match self {
             Self::Nbd(server) => server.address(),
+            Self::VhostUser(server) => server.address(),
             Self::Mounted(mounted) => &mounted.address,
         }
     }
@@ -227,7 +259,8 @@ impl Front {
     /// What keeps its socket in its place, if it has one.
     pub(super) fn keeper(&self) -> Option<Keeper> {
         match self {
-            Self::Nbd(server) => Some(server.keeper()),
+            Self::Nbd(server) => Some(Keeper::Nbd(server.keeper())),
+            Self::VhostUser(server) => Some(Keeper::VhostUser(server.keeper())),
             Self::Mounted(_) => None,
         }
     }
@@ -235,7 +268,7 @@ impl Front {
     /// Whether a block device of the host has its bytes here.
     pub(super) fn bears(&self, device: u64) -> bool {
         match self {
-            Self::Nbd(_) => false,
+            Self::Nbd(_) | Self::VhostUser(_) => false,
             Self::Mounted(mounted) => mounted.device.as_ref().is_some_and(|own| own.bears(device)),
         }
     }
@@ -245,6 +278,7 @@ impl Front {
     pub(super) fn clients(&self, claims: bool) -> Vec<String> {
         match self {
             Self::Nbd(server) => server.clients(),
+            Self::VhostUser(server) => server.clients(),
             Self::Mounted(mounted) if claims => mounted.claim().err().unwrap_or_default(),
             Self::Mounted(mounted) => mounted.clients(),
         }
@@ -252,26 +286,17 @@ impl Front {
 
     /// Waits `patience` for its users to leave. An error says who stays.
     pub(super) fn claim(&self, patience: Duration) -> Result<Unused, Vec<String>> {
-        let mounted = match self {
-            Self::Nbd(server) => {
-                let clients = server.clients_that_stay(patience);
-                return if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) };
-            }
-            Self::Mounted(mounted) => mounted,
+        let clients = match self {
+            Self::Nbd(server) => server.clients_that_stay(patience),
+            Self::VhostUser(server) => server.clients_that_stay(patience),
+            Self::Mounted(mounted) => return claim_within(mounted, patience),
         };
-        let until = Instant::now() + patience;
-        loop {
-            let claimed = mounted.claim();
-            if claimed.is_ok() || Instant::now() >= until {
-                return claimed;
-            }
-            thread::sleep(LOOK_EVERY);
-        }
+        if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) }
     }
 
     /// Whether it takes clients until it is closed.
     pub(super) fn listens(&self) -> bool {
-        matches!(self, Self::Nbd(_))
+        matches!(self, Self::Nbd(_) | Self::VhostUser(_))
     }
 
     /// Ends it. An error says whose requests still run after a while. What the kernel holds back of a block
@@ -279,6 +304,7 @@ impl Front {
     pub(super) fn close(self, unused: Unused, closing: &Closing<'_>) -> Result<(), String> {
         match self {
             Self::Nbd(server) => requests_end(closing, || server.close(LOOK_EVERY)),
+            Self::VhostUser(server) => requests_end(closing, || server.close(LOOK_EVERY)),
             Self::Mounted(mounted) => {
                 let Mounted { device, server, guard, own, .. } = *mounted;
                 // The file is served still meanwhile.
@@ -325,7 +351,7 @@ impl Front {
 
     pub(super) fn report(&self, claims: bool) -> FrontReport {
         let device = match self {
-            Self::Nbd(_) => None,
+            Self::Nbd(_) | Self::VhostUser(_) => None,
             Self::Mounted(mounted) => Some(match &mounted.device {
                 Some(device) => device.describe(),
                 None => mounted.server.path().display().to_string(),
@@ -355,6 +381,18 @@ impl Mounted {
 
     fn keeper(&self) -> Option<u32> {
         self.guard.as_ref().map(MountGuard::process)
+    }
+}
+
+/// Looks again and again whether a mount can be claimed.
+fn claim_within(mounted: &Mounted, patience: Duration) -> Result<Unused, Vec<String>> {
+    let until = Instant::now() + patience;
+    loop {
+        let claimed = mounted.claim();
+        if claimed.is_ok() || Instant::now() >= until {
+            return claimed;
+        }
+        thread::sleep(LOOK_EVERY);
     }
 }
 

@@ -10,6 +10,7 @@ use super::Tools;
 pub(crate) struct Guest {
     disks: Vec<PathBuf>,
     share: Option<PathBuf>,
+    vhost_user: Option<PathBuf>,
     limit_s: u32,
     xstate_always: bool,
 }
@@ -25,7 +26,8 @@ pub(crate) struct Outcome {
 impl Guest {
     /// A guest without disks, two minutes to run.
     pub(crate) fn new() -> Self {
-        Self { disks: Vec::new(), share: None, limit_s: 120, xstate_always: false }
+        let (disks, share, vhost_user) = (Vec::new(), None, None);
+        Self { disks, share, vhost_user, limit_s: 120, xstate_always: false }
     }
 
     /// Attaches images as `$D0`, `$D1`, ...: a write that the guest saw complete survives its crash.
@@ -37,6 +39,12 @@ impl Guest {
     /// Shows a host folder as `$SHARE`.
     pub(crate) fn share(mut self, folder: &Path) -> Self {
         self.share = Some(folder.to_owned());
+        self
+    }
+
+    /// Attaches what is served at a socket of vhost-user as `/dev/vda`.
+    pub(crate) fn vhost_user(mut self, socket: &Path) -> Self {
+        self.vhost_user = Some(socket.to_owned());
         self
     }
 
@@ -69,6 +77,9 @@ impl Guest {
         }
         if let Some(share) = &self.share {
             command.arg("-d").arg(share);
+        }
+        if let Some(socket) = &self.vhost_user {
+            command.arg("-u").arg(socket);
         }
         command.arg(file.path()).args(&self.disks).stdin(Stdio::null());
         let output = command.output().expect("tools/run-in-uml.sh runs");

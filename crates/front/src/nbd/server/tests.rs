@@ -38,7 +38,7 @@ impl VolumePart for NothingPart {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         queue.begin();
         match request {
-            Request::Read { sector, .. } if sector * 512 == HANGING_BYTE.into() => {
+            Request::Read { sector, .. } if sector * 512 == u64::from(HANGING_BYTE) => {
                 return self.hanging.borrow_mut().push((queue.clone(), tag));
             }
             Request::Write { .. } => self.writes.send(()).expect("the test waits for it"),
