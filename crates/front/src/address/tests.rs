@@ -23,6 +23,7 @@ fn addresses_parse_and_print_alike() {
         ("nbd:tcp:[::1]:10809", tcp(Some("::1"), 10809, false), false),
         ("nbd:tcp:0.0.0.0:1?insecure", tcp(Some("0.0.0.0"), 1, true), false),
         ("fuse:/mnt/a b", Endpoint::Fuse("/mnt/a b".into()), false),
+        ("vhost-user:/run/vm:1?ro", Endpoint::VhostUser("/run/vm:1".into()), true),
         ("loop?ro", Endpoint::Loop, true),
         ("block", Endpoint::Block, false),
     ];
@@ -37,8 +38,10 @@ fn addresses_parse_and_print_alike() {
 fn rights_of_a_socket_parse_and_print_alike() {
     for options in ["mode=0660&group=libvirt-qemu", "ro&mode=0666&owner=64055&group=0", "owner=a.b"]
     {
-        let text = format!("nbd:unix:/a?{options}");
-        assert_eq!(Address::parse(&text).map(|address| address.to_string()), Ok(text));
+        for socket in ["nbd:unix:/a", "vhost-user:/a"] {
+            let text = format!("{socket}?{options}");
+            assert_eq!(Address::parse(&text).map(|address| address.to_string()), Ok(text));
+        }
     }
     let refused =
         ["mode=", "mode=888", "mode=1777", "mode=+7", "mode=rw", "owner=", "group=a b", "group=-1"];
@@ -62,6 +65,8 @@ fn a_path_that_a_user_types_may_begin_in_the_current_directory() {
     {
         let socket = Address::parse_here(&format!("nbd:unix:{path}?ro")).expect("an address");
         assert_eq!(socket.endpoint, Endpoint::Nbd(Socket::Unix(whole.clone())));
+        let disk = Address::parse_here(&format!("vhost-user:{path}")).expect("an address");
+        assert_eq!(disk.endpoint, Endpoint::VhostUser(whole.clone()));
         let file = Address::parse_here(&format!("fuse:{path}")).expect("an address");
         assert_eq!(file.endpoint, Endpoint::Fuse(whole));
     }
@@ -71,13 +76,22 @@ fn a_path_that_a_user_types_may_begin_in_the_current_directory() {
 #[test]
 fn what_is_no_address_is_refused_with_the_reason() {
     let refused = |text: &str| Address::parse(text).expect_err(text);
-    for text in
-        ["", "nbd", "nbd:", "nbd:/a", "nbd:udp:1", "fuse", "loop:", "block:/dev/a", "NBD:tcp:1"]
-    {
+    for text in [
+        "",
+        "nbd",
+        "nbd:",
+        "nbd:/a",
+        "nbd:udp:1",
+        "vhost-user",
+        "fuse",
+        "loop:",
+        "block:/dev/a",
+        "NBD:tcp:1",
+    ] {
         assert_eq!(refused(text), AddressError::Kind(text.into()));
     }
     for path in ["", "a.sock", "./a.sock"] {
-        for front in ["nbd:unix", "fuse"] {
+        for front in ["nbd:unix", "vhost-user", "fuse"] {
             let relative = AddressError::RelativePath(path.into());
             assert_eq!(refused(&format!("{front}:{path}")), relative);
         }
@@ -89,7 +103,7 @@ fn what_is_no_address_is_refused_with_the_reason() {
         assert_eq!(refused(&format!("nbd:tcp:{host}:1")), AddressError::Host(host.into()));
     }
     assert_eq!(refused("nbd:tcp:1?rw"), AddressError::Option("rw".into()));
-    for front in ["nbd:unix:/a", "fuse:/a", "loop", "block"] {
+    for front in ["nbd:unix:/a", "vhost-user:/a", "fuse:/a", "loop", "block"] {
         let option = AddressError::Option("insecure".into());
         assert_eq!(refused(&format!("{front}?insecure")), option);
     }

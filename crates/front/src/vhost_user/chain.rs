@@ -146,6 +146,11 @@ impl Spans {
         self.0.iter().map(|span| span.bytes).sum()
     }
 
+    /// Memory that the spans take themselves, in bytes, where they are many.
+    pub(super) fn own_bytes(&self) -> usize {
+        if self.0.spilled() { self.0.capacity() * size_of::<Span>() } else { 0 }
+    }
+
     /// Splits off what stands before byte `bytes`. None: there is less.
     pub(super) fn split_off_front(&mut self, bytes: usize) -> Option<Spans> {
         let (mut front, mut left) = (Spans::default(), bytes);

@@ -4,7 +4,7 @@
 //! layout is the protocol's own for split rings, so that any server can go on; numbers are in the machine's order:
 //!
 //! ```text
-//! ring:       0 features u64 · 8 version u16 = 1 · 10 size u16 · 12 last head u16 · 14 used index u16 · 16 descriptors
+//! ring:       0 features u64 · 8 version u16 = 1 · 10 descriptors u16 · 12 last head u16 · 14 used index u16 · 16 descriptors
 //! descriptor: 0 under way u8 · 6 next u16 · 8 number u64                               16 bytes each
 //! ```
 //!
@@ -123,12 +123,14 @@ impl Record {
         let mut record = Record { records: records.clone(), start, last: 0 };
         let left = match record.load::<u16>(VERSION_AT)? {
             0 => {
-                record.store(SIZE_AT, size)?;
+                record.store(SIZE_AT, records.size)?;
                 record.store(USED_AT, used)?;
                 record.store(VERSION_AT, VERSION)?;
                 None
             }
-            VERSION if record.load::<u16>(SIZE_AT)? == size => Some(record.left(size, used)?),
+            VERSION if record.load::<u16>(SIZE_AT)? == records.size => {
+                Some(record.left(size, used)?)
+            }
             _ => return Err(BadRecord::Other),
         };
         Ok((record, left))

@@ -44,7 +44,7 @@ use super::request::{Request, Status, Wanted};
 /// Descriptors of a ring.
 pub(super) const SIZE_MAX: u16 = 1024;
 
-/// Data of requests under way that cost no shared word; the rest is borrowed.
+/// Bytes of requests under way that cost no shared word; the rest is borrowed.
 const OWN_BYTES: usize = 1 << 20;
 
 /// Requests in one turn: then others on the lane have theirs.
@@ -186,7 +186,7 @@ struct UnderWay {
     held: Held,
 }
 
-/// Memory that a request's data take, in bytes.
+/// Memory that a request takes, in bytes.
 #[derive(Clone, Copy, Default)]
 struct Held {
     own: usize,
@@ -429,12 +429,12 @@ impl<V: VolumePart + 'static> Ring<V> {
             Wanted::Read { bytes, .. } | Wanted::Write { bytes, .. } => bytes,
             _ => 0,
         };
-        let Some(held) = self.hold(bytes).await else { return Ok(false) };
+        let Some(held) = self.hold(bytes + data.own_bytes()).await else { return Ok(false) };
         let under_way = UnderWay { head, memory, data, status, payload: None, whole: None, held };
         self.execute(wanted, under_way).map(|()| true)
     }
 
-    /// Waits until the data of one more request may be held. None: it is not to be answered any more.
+    /// Waits until so many bytes of one more request may be held. None: it is not to be answered any more.
     async fn hold(&self, bytes: usize) -> Option<Held> {
         let own = self.own_bytes.get() + bytes;
         if own <= OWN_BYTES {

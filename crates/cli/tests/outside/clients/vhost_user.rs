@@ -59,19 +59,23 @@ fn sector(slot: u16) -> u64 {
 }
 
 #[test]
-fn a_guest_that_reconnects_after_a_kill_loses_no_request() {
+fn a_guest_that_reconnects_after_kills_and_a_restart_loses_no_request() {
     let served = Served::start();
     let mut front = served.connect(Driver::new(2).expect("a guest"));
-    for round in 1..=4 {
+    for round in 1..=5 {
         let processes = served.mdspace.processes();
         for slot in 0..DEPTH {
             let data = block(round, slot);
             front.guest().ask(usize::from(slot % 2), slot, Ask::Write(sector(slot), &data));
             (0..2).for_each(|ring| front.guest().kick(ring));
         }
-        processes.iter().for_each(|process| drop(kill_process(*process, Signal::KILL)));
-        served.mdspace.kill();
-        served.run("assemble", &[]);
+        if round == 5 {
+            served.mdspace.succeed(&["restart", "disk", "--force"]);
+        } else {
+            processes.iter().for_each(|process| drop(kill_process(*process, Signal::KILL)));
+            served.mdspace.kill();
+            served.run("assemble", &[]);
+        }
         front = served.connect(front.leave());
         // Each request is answered once, by the process before or by this one.
         let mut answered = vec![0; DEPTH.into()];

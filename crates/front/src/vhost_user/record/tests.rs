@@ -51,7 +51,7 @@ fn a_record_of_another_shape_is_refused() {
     assert!(matches!(Record::open(&records, 2, SIZE, 0), Err(BadRecord::Short)));
     assert!(matches!(Record::open(&records, 0, SIZE * 2, 0), Err(BadRecord::Short)));
     let (record, _) = open(&records, 0);
-    assert!(matches!(Record::open(&records, 1, SIZE / 2, 0), Err(BadRecord::Other)));
+    assert!(Record::open(&records, 1, SIZE / 2, 0).is_ok(), "a ring may be smaller");
     record.store(LAST_HEAD_AT, SIZE).expect("it is written");
     assert!(matches!(Record::open(&records, 1, SIZE, 1), Err(BadRecord::Other)), "no such head");
     record.store(VERSION_AT, 2_u16).expect("it is written");

@@ -115,14 +115,19 @@ struct Served {
     folder: tempfile::TempDir,
     disk: Disk,
     server: Server,
+    budget: Budget,
 }
 
 impl Served {
     fn new() -> Served {
-        Served::with("")
+        Served::with("", Budget::default())
     }
 
-    fn with(options: &str) -> Served {
+    fn with_budget(bytes: usize) -> Served {
+        Served::with("", Budget::new(bytes))
+    }
+
+    fn with(options: &str, budget: Budget) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
         let address = format!("vhost-user:{}{options}", folder.path().join("socket").display());
         let listener = Listener::bind(&address.parse().expect("an address")).expect("a socket");
@@ -145,9 +150,9 @@ impl Served {
         });
         let disk = Disk { lanes, shared };
         let exports = Exports::new(vec![export]).expect("one export");
-        let (budget, parts) = (Budget::default(), PartialWrites::default());
-        let server = Server::start(listener, exports, budget, parts, &disk).expect("a thread");
-        Served { folder, disk, server }
+        let parts = PartialWrites::default();
+        let server = Server::start(listener, exports, budget.clone(), parts, &disk);
+        Served { folder, disk, server: server.expect("a thread"), budget }
     }
 
     fn path(&self) -> std::path::PathBuf {
@@ -254,7 +259,7 @@ fn flushes_zeroes_discards_and_names_are_answered() {
 
 #[test]
 fn a_read_only_disk_says_so_and_takes_no_writes() {
-    let served = Served::with("?ro");
+    let served = Served::with("?ro", Budget::default());
     let mut front = served.start(1);
     let features = front.number(message::GET_FEATURES).expect("an answer");
     assert!(features & (1 << 5) != 0, "VIRTIO_BLK_F_RO");
@@ -270,9 +275,13 @@ fn a_client_waits_until_the_one_before_has_nothing_under_way() {
     let served = Served::new();
     served.hang(64);
     let mut first = served.start(1);
+    let first_data = first.guest().data_at(0, 2);
     first.guest().ask(0, 0, Ask::Write(64, &[5; 512]));
+    served.hang(72);
+    first.guest().ask(0, 2, Ask::Read(72, 512));
+    first.guest().put(first_data, &[0x55; 512]);
     first.guest().kick(0);
-    assert_eq!(ask_slot(first.guest(), 1, Ask::Flush), 0, "the write was taken before");
+    assert_eq!(ask_slot(first.guest(), 1, Ask::Flush), 0, "both were taken before");
     let mut guest = first.leave();
     let mut second = FrontEnd::connect(&served.path(), self::guest(1)).expect("it listens");
     second.order(message::GET_FEATURES, &[], &[]).expect("it listens");
@@ -281,7 +290,8 @@ fn a_client_waits_until_the_one_before_has_nothing_under_way() {
     let bytes = served.disk.shared.bytes.lock().expect("no panic")[64 * 512];
     assert_eq!(bytes, 5, "what the first one asked for has ended by then");
     drop(second);
-    assert_eq!(guest.answer(0), None, "nobody writes to the memory of a client that is gone");
+    assert_eq!(guest.answer(0), None, "nobody writes to the rings of a client that is gone");
+    assert_eq!(guest.data(0, 2, 512), [0x55; 512], "nor to its memory");
     served.end();
 }
 

@@ -263,6 +263,49 @@ fn what_was_under_way_is_done_again_for_a_guest_that_reconnects() {
     served.end();
 }
 
+/// Each of these reads holds half a MiB: two are the ring's own, the others borrow.
+fn ask_for_much(guest: &mut Guest, slot: u16) {
+    let sector = 1024 * u64::from(slot);
+    guest.ask(0, slot, Ask::Read(sector, 512));
+    // They share the memory that they fill.
+    guest.describe(0, 3 * slot + 1, guest.part(0) + (1 << 19), 1 << 19, WRITE | NEXT, 3 * slot + 2);
+}
+
+#[test]
+fn a_guest_that_asks_for_more_than_there_is_memory_waits_for_its_turn() {
+    let served = Served::with_budget(1 << 20);
+    let mut front = served.start(1);
+    (0..6).for_each(|slot| served.hang(1024 * slot));
+    (0..6).for_each(|slot| ask_for_much(front.guest(), slot));
+    front.guest().kick(0);
+    // What needs no memory waits too: a ring is taken in order.
+    front.guest().ask(0, 70, Ask::Flush);
+    front.guest().kick(0);
+    while served.budget.free_bytes() > 0 {
+        thread::yield_now();
+    }
+    assert_eq!(front.guest().answer(0), None);
+    served.let_go();
+    for _ in 0..7 {
+        assert_eq!(front.guest().wait(0, PATIENCE).expect("an answer in time").1, 0);
+    }
+    assert_eq!(served.budget.free_bytes(), 1 << 20, "all of it was given back");
+    // One that leaves while it waits keeps nothing.
+    (0..6).for_each(|slot| served.hang(1024 * slot));
+    (0..6).for_each(|slot| ask_for_much(front.guest(), slot));
+    front.guest().kick(0);
+    while served.budget.free_bytes() > 0 {
+        thread::yield_now();
+    }
+    drop(front);
+    served.let_go();
+    let mut next = served.start(1);
+    assert_eq!(ask(next.guest(), 0, Ask::Flush), 0);
+    assert_eq!(served.budget.free_bytes(), 1 << 20, "all of it was given back");
+    drop(next);
+    served.end();
+}
+
 /// Rings of chance: whatever stands in them, the connection goes on or ends, and the process lives.
 #[test]
 fn rings_of_chance_harm_nobody_else() {
@@ -345,7 +388,7 @@ fn half_a_message_keeps_nobody_from_closing_the_server() {
     let served = Served::new();
     let mut front = served.start(1);
     front.send_raw(&framed(message::SET_FEATURES, 1, &[0; 8])[..15], &[]).expect("it listens");
-    let Served { disk, server, folder: _folder } = served;
+    let Served { disk, server, folder: _folder, .. } = served;
     server.close(PATIENCE).expect("nothing hangs");
     drop(server);
     disk.lanes.stop(PATIENCE).expect("the lanes end");
