@@ -6,7 +6,7 @@
 //! when the ring still has a client. No member ever writes to guest memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt::Debug;
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -144,6 +144,8 @@ pub(super) struct Ring<V> {
     terms: Terms,
     queue: RefCell<Queue>,
     record: RefCell<Option<Record>>,
+    /// What a process before this one had begun, and not answered.
+    left: RefCell<VecDeque<u16>>,
     memory: RefCell<Arc<Memory>>,
     /// The guest may say that descriptors name tables.
     is_indirect: bool,
@@ -210,13 +212,13 @@ impl<V: VolumePart + 'static> Ring<V> {
         let used = queue.used_idx(setup.memory.guest(), Ordering::Acquire)?.0;
         queue.set_next_used(used);
         queue.set_next_avail(setup.next_available);
-        let (mut record, mut left) = (None, Vec::new());
+        let (mut record, mut left) = (None, VecDeque::new());
         if let Some(records) = &setup.records {
             let (opened, found) = Record::open(records, setup.index, setup.size, used)?;
             record = Some(opened);
             if let Some(found) = found {
                 queue.set_next_avail(found.next_available);
-                left = found.heads;
+                left = found.heads.into();
             }
         }
         let ring = Rc::new(Ring {
@@ -228,6 +230,7 @@ impl<V: VolumePart + 'static> Ring<V> {
             terms,
             queue: RefCell::new(queue),
             record: RefCell::new(record),
+            left: RefCell::new(left),
             memory: RefCell::new(setup.memory),
             is_indirect: setup.features & feature::INDIRECT_DESC != 0,
             is_durable: setup.features & feature::FLUSH == 0,
@@ -247,7 +250,7 @@ impl<V: VolumePart + 'static> Ring<V> {
             taking: Wait::default(),
             answering: Wait::default(),
         });
-        lane.spawn(ring.clone().take(left));
+        lane.spawn(ring.clone().take());
         lane.spawn(ring.clone().answer());
         Ok(ring)
     }
@@ -317,19 +320,16 @@ fn place(queue: &mut Queue, memory: &Memory, places: Places) -> Result<(), Troub
 
 /// Taking.
 impl<V: VolumePart + 'static> Ring<V> {
-    /// Begins what a process before this one had `left`, then whatever comes.
-    async fn take(self: Rc<Self>, left: Vec<u16>) {
-        if let Err(trouble) = self.take_until_stopped(left).await {
+    /// Begins what was left by a process before this one, then whatever comes.
+    async fn take(self: Rc<Self>) {
+        if let Err(trouble) = self.take_until_stopped().await {
             self.give_up(&trouble);
         }
         self.taking_ended.set(true);
         self.answering.wake();
     }
 
-    async fn take_until_stopped(self: &Rc<Self>, left: Vec<u16>) -> Result<(), Trouble> {
-        for head in left {
-            self.begin(head).await?;
-        }
+    async fn take_until_stopped(self: &Rc<Self>) -> Result<(), Trouble> {
         let (mut last, mut polling_pays) = (self.now(), false);
         while self.stop.get().is_none() {
             let is_enabled = self.is_enabled.get();
@@ -352,19 +352,27 @@ impl<V: VolumePart + 'static> Ring<V> {
     async fn take_some(self: &Rc<Self>) -> Result<bool, Trouble> {
         for taken in 0..BATCH {
             let Some(head) = self.next_head()? else { return Ok(taken > 0) };
-            if let Some(record) = &mut *self.record.borrow_mut() {
-                record.begin(self.checked(head)?)?;
-            }
             self.begin(head).await?;
         }
         Ok(true)
     }
 
+    /// The next head, on record.
     fn next_head(&self) -> Result<Option<u16>, Trouble> {
-        let memory = self.memory.borrow();
-        let mut queue = self.queue.borrow_mut();
-        let next = queue.iter(memory.guest())?.next().map(|chain| chain.head_index());
-        Ok(next)
+        if let Some(left) = self.left.borrow_mut().pop_front() {
+            return Ok(Some(left));
+        }
+        let next = {
+            let memory = self.memory.borrow();
+            let mut queue = self.queue.borrow_mut();
+            queue.iter(memory.guest())?.next().map(|chain| chain.head_index())
+        };
+        let Some(head) = next else { return Ok(None) };
+        let head = self.checked(head)?;
+        if let Some(record) = &mut *self.record.borrow_mut() {
+            record.begin(head)?;
+        }
+        Ok(Some(head))
     }
 
     /// A head that may be taken now.

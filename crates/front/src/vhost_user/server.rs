@@ -245,6 +245,8 @@ impl Shared {
         match listener.accept() {
             Ok((socket, _)) => Some(socket),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => None,
+            // The listener is shut down.
+            Err(_) if self.is_closing() => None,
             Err(error) => {
                 tracing::warn!(%error, "a client could not be accepted");
                 thread::sleep(ACCEPT_PAUSE);
