@@ -47,8 +47,9 @@ pub(super) const SIZE_MAX: u16 = 1024;
 /// Bytes of requests under way that cost no shared word; the rest is borrowed.
 const OWN_BYTES: usize = 1 << 20;
 
-/// Requests in one turn: then others on the lane have theirs.
+/// Requests, and bytes that are copied, in one turn: then others on the lane have theirs.
 const BATCH: usize = 64;
+const BATCH_BYTES: usize = 1 << 20;
 
 /// How long a ring is looked at for more, where the last request came as soon after the one before. A guest that asks
 /// more seldom wakes it.
@@ -350,9 +351,13 @@ impl<V: VolumePart + 'static> Ring<V> {
 
     /// Begins some of what the guest made available. False: there was nothing.
     async fn take_some(self: &Rc<Self>) -> Result<bool, Trouble> {
+        let mut bytes = 0;
         for taken in 0..BATCH {
             let Some(head) = self.next_head()? else { return Ok(taken > 0) };
-            self.begin(head).await?;
+            bytes += self.begin(head).await?;
+            if bytes >= BATCH_BYTES {
+                break;
+            }
         }
         Ok(true)
     }
@@ -413,18 +418,19 @@ impl<V: VolumePart + 'static> Ring<V> {
         }
     }
 
-    /// Begins the request at `head`, unless the ring is abandoned before there is memory for it.
-    async fn begin(self: &Rc<Self>, head: u16) -> Result<(), Trouble> {
+    /// Begins the request at `head`, unless the ring is abandoned before there is memory for it. Gives the bytes of its
+    /// data.
+    async fn begin(self: &Rc<Self>, head: u16) -> Result<usize, Trouble> {
         let head = self.checked(head)?;
         self.heads.borrow_mut().insert(head);
         let begun = self.try_to_begin(head).await;
-        if !matches!(begun, Ok(true)) {
+        if !matches!(begun, Ok(Some(_))) {
             self.heads.borrow_mut().remove(&head);
         }
-        begun.map(drop)
+        begun.map(Option::unwrap_or_default)
     }
 
-    async fn try_to_begin(self: &Rc<Self>, head: u16) -> Result<bool, Trouble> {
+    async fn try_to_begin(self: &Rc<Self>, head: u16) -> Result<Option<usize>, Trouble> {
         let memory = self.memory.borrow().clone();
         let table = {
             let queue = self.queue.borrow();
@@ -437,9 +443,9 @@ impl<V: VolumePart + 'static> Ring<V> {
             Wanted::Read { bytes, .. } | Wanted::Write { bytes, .. } => bytes,
             _ => 0,
         };
-        let Some(held) = self.hold(bytes + data.own_bytes()).await else { return Ok(false) };
+        let Some(held) = self.hold(bytes + data.own_bytes()).await else { return Ok(None) };
         let under_way = UnderWay { head, memory, data, status, payload: None, whole: None, held };
-        self.execute(wanted, under_way).map(|()| true)
+        self.execute(wanted, under_way).map(|()| Some(bytes))
     }
 
     /// Waits until so many bytes of one more request may be held. None: it is not to be answered any more.
@@ -530,12 +536,18 @@ impl<V: VolumePart + 'static> Ring<V> {
     /// Answers whatever ends, until the ring is stopped and nothing is under way.
     async fn answer(self: Rc<Self>) {
         while self.something_to_tell().await {
-            while let Some(completion) = self.ends.pop() {
-                self.end(completion);
+            let mut bytes = 0;
+            while bytes < BATCH_BYTES
+                && let Some(completion) = self.ends.pop()
+            {
+                bytes += self.end(completion);
             }
             if self.has_answered.take() && !self.is_abandoned() {
                 let signalled = self.signal().await;
                 signalled.unwrap_or_else(|trouble| self.give_up(&trouble));
+            }
+            if bytes >= BATCH_BYTES {
+                self.lane.pause().await;
             }
         }
         if let Some(stopped) = self.stopped.borrow_mut().take() {
@@ -561,8 +573,8 @@ impl<V: VolumePart + 'static> Ring<V> {
         .await
     }
 
-    /// The array has ended a request.
-    fn end(&self, Completion { tag, result }: Completion) {
+    /// The array has ended a request. Gives the bytes that were read for it.
+    fn end(&self, Completion { tag, result }: Completion) -> usize {
         let under_way = self.under_way.borrow_mut().remove(tag);
         let data = under_way.payload.as_ref().map_or(0, |payload| payload.len());
         let (status, bytes) = match result {
@@ -570,6 +582,7 @@ impl<V: VolumePart + 'static> Ring<V> {
             Err(_) => (Status::IoError, 0),
         };
         self.finish(under_way, status, bytes).unwrap_or_else(|trouble| self.give_up(&trouble));
+        bytes
     }
 
     /// Tells the guest, if it is still there. `bytes` of data were read for it.

@@ -3,7 +3,7 @@ use std::collections::HashSet;
 
 use mdspace_engine::memory::Source;
 use mdspace_engine::request::{Queue, Request};
-use mdspace_io::{Lanes, LanesConfig};
+use mdspace_io::{IoChoice, Lanes, LanesConfig};
 
 use super::*;
 use crate::nbd::export::{BlockSizes, Export};
@@ -120,14 +120,14 @@ struct Served {
 
 impl Served {
     fn new() -> Served {
-        Served::with("", Budget::default())
+        Served::with("", Budget::default(), IoChoice::Auto)
     }
 
     fn with_budget(bytes: usize) -> Served {
-        Served::with("", Budget::new(bytes))
+        Served::with("", Budget::new(bytes), IoChoice::Auto)
     }
 
-    fn with(options: &str, budget: Budget) -> Served {
+    fn with(options: &str, budget: Budget, io: IoChoice) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
         let address = format!("vhost-user:{}{options}", folder.path().join("socket").display());
         let listener = Listener::bind(&address.parse().expect("an address")).expect("a socket");
@@ -141,7 +141,7 @@ impl Served {
             trim: true,
             fast_zero: false,
         };
-        let config = LanesConfig { count: 2, ..LanesConfig::default() };
+        let config = LanesConfig { count: 2, io, ..LanesConfig::default() };
         let lanes = Lanes::start(config).expect("lanes");
         let shared = Arc::new(Bytes {
             bytes: Mutex::new(vec![0; SIZE_BYTES]),
@@ -199,7 +199,12 @@ fn ask(guest: &mut Guest, ring: usize, ask: Ask<'_>) -> u8 {
 
 #[test]
 fn a_guest_reads_what_it_wrote_through_several_rings() {
-    let served = Served::new();
+    for io in [IoChoice::Uring, IoChoice::Preadv] {
+        reads_what_it_wrote(Served::with("", Budget::default(), io));
+    }
+}
+
+fn reads_what_it_wrote(served: Served) {
     let mut front = served.start(3);
     for ring in 0..3 {
         for slot in 0..client::SLOTS {
@@ -259,7 +264,7 @@ fn flushes_zeroes_discards_and_names_are_answered() {
 
 #[test]
 fn a_read_only_disk_says_so_and_takes_no_writes() {
-    let served = Served::with("?ro", Budget::default());
+    let served = Served::with("?ro", Budget::default(), IoChoice::Auto);
     let mut front = served.start(1);
     let features = front.number(message::GET_FEATURES).expect("an answer");
     assert!(features & (1 << 5) != 0, "VIRTIO_BLK_F_RO");
