@@ -494,7 +494,12 @@ pub fn state(ring: u32, number: u32) -> [u8; 8] {
 
 /// The table of a guest's one region.
 pub fn memory_table(rings: u16) -> Vec<u8> {
-    region_table(&[[GUEST_AT, u64::from(rings) * PART_BYTES, USER_AT, 0]])
+    region_table(&[region(rings)])
+}
+
+/// A guest's one region.
+pub fn region(rings: u16) -> [u64; 4] {
+    [GUEST_AT, u64::from(rings) * PART_BYTES, USER_AT, 0]
 }
 
 /// A table of regions: guest address, bytes, address in the process, offset in the file.

@@ -488,37 +488,45 @@ impl<V: VolumePart + 'static> Ring<V> {
                 let mut copy = |to: &mut [u8]| copied = plain.data.read(plain.memory.guest(), to);
                 from.fill(0..bytes, &mut copy);
                 copied?;
-                if plain.memory.is_lost() {
-                    return Err(Trouble::Lost);
-                }
                 let range = bytes_of(sector, bytes as u64 / SECTOR_BYTES);
-                self.write(plain, range, engine::Request::Write { sector, from, fua });
+                self.write(plain, range, engine::Request::Write { sector, from, fua })?;
             }
             Wanted::Discard { sector, sectors } => {
                 let work = engine::Request::Discard { sector, sectors };
-                self.write(plain, bytes_of(sector, sectors), work);
+                self.write(plain, bytes_of(sector, sectors), work)?;
             }
             Wanted::Zero { sector, sectors, unmap } => {
                 let work = match unmap && !fua {
                     true => engine::Request::Punch { sector, sectors },
                     false => engine::Request::WriteZeroes { sector, sectors, fua },
                 };
-                self.write(plain, bytes_of(sector, sectors), work);
+                self.write(plain, bytes_of(sector, sectors), work)?;
             }
         }
         Ok(())
     }
 
-    /// Submits what writes whole blocks, in turn with writes of parts of them.
-    fn write(self: &Rc<Self>, plain: UnderWay, range: Range<u64>, work: engine::Request) {
+    /// Submits what writes whole blocks, in turn with writes of parts of them. Nothing is written of what was read where
+    /// memory has been taken away: neither data nor ranges.
+    fn write(
+        self: &Rc<Self>,
+        plain: UnderWay,
+        range: Range<u64>,
+        work: engine::Request,
+    ) -> Result<(), Trouble> {
+        if plain.memory.is_lost() {
+            return Err(Trouble::Lost);
+        }
         if let Some(whole) = self.terms.writes.begin(&range) {
-            return self.submit(UnderWay { whole: Some(whole), ..plain }, work);
+            self.submit(UnderWay { whole: Some(whole), ..plain }, work);
+            return Ok(());
         }
         let this = self.clone();
         self.lane.spawn(async move {
             let whole = Some(this.terms.writes.begin_in_turn(range).await);
             this.submit(UnderWay { whole, ..plain }, work);
         });
+        Ok(())
     }
 
     fn submit(&self, under_way: UnderWay, work: engine::Request) {

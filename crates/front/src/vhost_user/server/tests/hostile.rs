@@ -1,11 +1,12 @@
 //! Front ends that break the rules. Each is answered with an error, or cut off; the next one is served.
 
 use std::os::fd::AsFd;
+use std::os::unix::fs::FileExt;
 use std::thread;
 
 use super::*;
 use crate::vhost_user::client::{
-    INDIRECT, NEXT, RING_SIZE, SLOTS, WRITE, framed, memory_table, region_table, state,
+    INDIRECT, NEXT, RING_SIZE, SLOTS, WRITE, framed, memory_table, region, region_table, state,
 };
 
 /// Numbers that look like chance, from a seed.
@@ -204,11 +205,31 @@ fn memory_that_is_taken_away_ends_the_connection_and_nothing_else() {
 }
 
 #[test]
+fn nothing_is_written_of_memory_that_is_taken_away() {
+    let served = Served::new();
+    let mut front = served.start(1);
+    assert_eq!(ask(front.guest(), 0, Ask::Write(0, &[7; 512])), 0);
+    let (rings, data) = (front.guest().file().try_clone().expect("a descriptor"), guest(1));
+    let table = region_table(&[region(1), [1 << 32, 4096, 1 << 32, 0]]);
+    let files = [rings.as_fd(), data.file().as_fd()];
+    front.acknowledged(message::SET_MEM_TABLE, &table, &files).expect("it is taken");
+    front.guest().ask(0, 0, Ask::Write(0, &[8; 512]));
+    front.guest().describe(0, 1, 1 << 32, 512, NEXT, 2);
+    data.file().set_len(0).expect("it can be shortened");
+    front.guest().kick(0);
+    assert!(front.is_cut_off(PATIENCE));
+    assert_eq!(served.disk.shared.bytes.lock().expect("no panic")[..512], [7; 512]);
+    served.end();
+}
+
+#[test]
 fn a_read_goes_where_it_was_asked_for_though_other_memory_is_shared_meanwhile() {
     let served = Served::new();
     let mut front = served.start(1);
     assert_eq!(ask(front.guest(), 0, Ask::Write(64, &[7; 512])), 0);
     served.hang(64);
+    let data = front.guest().data_at(0, 0);
+    front.guest().put(data, &[0; 512]);
     front.guest().ask(0, 0, Ask::Read(64, 512));
     front.guest().kick(0);
     assert_eq!(ask_slot(front.guest(), 1, Ask::Flush), 0, "the read was taken before");
@@ -224,6 +245,10 @@ fn a_read_goes_where_it_was_asked_for_though_other_memory_is_shared_meanwhile() 
     let stopped = front.stop_ring(0).expect("what was taken is answered");
     assert_eq!(stopped, 3);
     assert_eq!(front.guest().data(0, 0, 512), [7; 512], "in the memory of that time");
+    let mut in_other = [7; 512];
+    let offset = data - front.guest().part(0);
+    copy.read_exact_at(&mut in_other, offset).expect("it is there");
+    assert_eq!(in_other, [0; 512], "and not in the other one");
     assert_eq!(front.guest().answer(0), None, "the ring is in the new one");
     drop(front);
     served.end();
