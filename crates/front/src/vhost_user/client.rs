@@ -141,6 +141,11 @@ impl Guest {
         &self.file
     }
 
+    /// The file of the record of what is under way, if there is one.
+    pub fn record(&self) -> Option<&File> {
+        self.record.as_ref().map(|(_, file)| file)
+    }
+
     /// Where a ring's part of the memory begins in the guest.
     pub fn part(&self, ring: usize) -> u64 {
         GUEST_AT + ring as u64 * PART_BYTES

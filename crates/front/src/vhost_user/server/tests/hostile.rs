@@ -374,6 +374,36 @@ fn rings_of_chance_harm_nobody_else() {
     }
 }
 
+/// A record of chance, from which a ring is to go on.
+#[test]
+fn records_of_chance_harm_nobody_else() {
+    for seed in 1..=40 {
+        println!("seed {seed}");
+        let mut chance = Chance(seed);
+        let served = Served::new();
+        let mut guest = served.start(1).leave();
+        for _ in 0..10 {
+            let file = guest.record().expect("a record").try_clone().expect("a descriptor");
+            let is_known = chance.below(4) > 0;
+            for at in 0..16 + 16 * u64::from(RING_SIZE) {
+                // Its version and size stay, or no word of it is believed.
+                if !(8..12).contains(&at) || !is_known {
+                    let byte = chance.one_of(&[0, 0, 0, 1, 1, 2, 0xff]);
+                    file.write_at(&[byte], at).expect("it is there");
+                }
+            }
+            let mut front = match FrontEnd::start(&served.path(), guest) {
+                Ok(front) => front,
+                Err(_) => FrontEnd::start(&served.path(), self::guest(1)).expect("it is served"),
+            };
+            front.guest().kick(0);
+            let _ = front.stop_ring(0);
+            guest = front.leave();
+        }
+        served.end();
+    }
+}
+
 /// Messages of chance, with files and without.
 #[test]
 fn messages_of_chance_harm_nobody_else() {
