@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, AsRawFd};
 use std::os::unix::ffi::OsStringExt;
 
 use mdspace_io::Socket;
-use rustix::io::{Errno, ReadWriteFlags};
+use rustix::io::{Errno, FdFlags, ReadWriteFlags};
 
 /// What the kernel calls such a descriptor, and a socket.
 const EVENTFD: &[u8] = b"anon_inode:[eventfd]";
@@ -15,14 +15,21 @@ const SOCKET: &[u8] = b"socket:";
 /// By which a guest wakes its disk. Other descriptors could make their user wait.
 pub(super) fn kick(file: File) -> io::Result<File> {
     let name = name_of(&file)?;
+    keep_from_children(&file)?;
     if name == EVENTFD { Ok(file) } else { Err(wrong("a kick is no eventfd")) }
 }
 
 /// By which a disk wakes its guest. User-Mode Linux gives a socket.
 pub(super) fn call(file: File) -> io::Result<File> {
     let name = name_of(&file)?;
+    keep_from_children(&file)?;
     let is_right = name == EVENTFD || name.starts_with(SOCKET);
     if is_right { Ok(file) } else { Err(wrong("a call is neither an eventfd nor a socket")) }
+}
+
+/// The crate receives descriptors that the programs which this process starts would have too.
+pub(super) fn keep_from_children(file: &File) -> io::Result<()> {
+    Ok(rustix::io::fcntl_setfd(file, FdFlags::CLOEXEC)?)
 }
 
 fn name_of(file: &File) -> io::Result<Vec<u8>> {

@@ -9,6 +9,7 @@ use vm_memory::{
     GuestRegionMmap, MmapRegion,
 };
 
+use super::event;
 use super::guard::Guard;
 
 /// Regions of one client, as its front end may ask for.
@@ -75,6 +76,7 @@ pub(super) enum MemoryError {
 impl Shared {
     /// Maps a part of a file to read and write it. The file must be as long as that now.
     pub(super) fn map(file: File, offset: u64, bytes: u64) -> Result<Shared, MemoryError> {
+        event::keep_from_children(&file)?;
         let system = rustix::fs::fstatfs(&file).map_err(std::io::Error::from)?;
         match system.f_type {
             TMPFS_MAGIC => {}

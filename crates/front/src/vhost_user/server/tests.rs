@@ -234,6 +234,23 @@ fn reads_what_it_wrote(served: Served) {
     served.end();
 }
 
+/// What a client shares ends with it, though the process has started other programs meanwhile.
+#[test]
+fn what_is_shared_is_not_given_to_other_programs() {
+    let served = Served::new();
+    let mut front = served.start(1);
+    assert_eq!(ask(front.guest(), 0, Ask::Flush), 0);
+    let shared = front.guest().file().metadata().expect("it is open");
+    let shared = std::os::unix::fs::MetadataExt::ino(&shared).to_string();
+    let child = std::process::Command::new("ls").args(["-iL", "/proc/self/fd"]).output();
+    let listed = String::from_utf8(child.expect("ls runs").stdout).expect("text");
+    let inodes = || listed.lines().filter_map(|line| line.split_whitespace().next());
+    assert!(inodes().count() > 2, "it lists what it has open: {listed}");
+    assert!(!inodes().any(|inode| inode == shared), "{shared} is none of {listed}");
+    drop(front);
+    served.end();
+}
+
 #[test]
 fn flushes_zeroes_discards_and_names_are_answered() {
     let served = Served::new();
