@@ -62,6 +62,18 @@ impl Disk {
         self.export().size_bytes / SECTOR_BYTES
     }
 
+    /// Bytes of the smallest request, of which all are made.
+    fn block_bytes(&self) -> u32 {
+        self.export().block_sizes.minimum().max(SECTOR_BYTES as u32)
+    }
+
+    /// Whether the disk has all of these sectors, and they are whole blocks.
+    pub(super) fn has(&self, sector: u64, sectors: u64) -> bool {
+        let block = u64::from(self.block_bytes()) / SECTOR_BYTES;
+        let is_on = sector.checked_add(sectors).is_some_and(|end| end <= self.sectors());
+        is_on && sector.is_multiple_of(block) && sectors.is_multiple_of(block)
+    }
+
     /// Notes what a guest reads, in bytes.
     pub(super) fn note_read(&self, sector: u64, bytes: usize) {
         let start = sector * SECTOR_BYTES;
@@ -95,7 +107,7 @@ impl Disk {
     /// All numbers are little-endian; sizes are in sectors of 512 bytes, those of the topology in logical blocks.
     fn whole_config(&self) -> [u8; CONFIG_BYTES] {
         let sizes = self.export().block_sizes;
-        let block = sizes.minimum().max(SECTOR_BYTES as u32);
+        let block = self.block_bytes();
         let physical = block.max(PHYSICAL_BYTES_MIN);
         let optimal_blocks = sizes.preferred().max(physical) / block;
         let block_sectors = physical / SECTOR_BYTES as u32;

@@ -126,16 +126,12 @@ fn write(disk: &Disk, sector: u64, data: &Spans) -> Wanted {
     }
 }
 
-/// The length of the data, if all of it lies on the disk and one request may have so many.
+/// The length of the data, if all of it lies on the disk in whole blocks, and one request may have so many.
 fn bytes_on(disk: &Disk, sector: u64, data: &Spans) -> Option<usize> {
     let bytes = data.bytes();
     let sectors = bytes as u64 / SECTOR_BYTES;
     let is_whole = bytes <= DATA_BYTES_MAX && (bytes as u64).is_multiple_of(SECTOR_BYTES);
-    (is_whole && is_on(disk, sector, sectors)).then_some(bytes)
-}
-
-fn is_on(disk: &Disk, sector: u64, sectors: u64) -> bool {
-    sector.checked_add(sectors).is_some_and(|end| end <= disk.sectors())
+    (is_whole && disk.has(sector, sectors)).then_some(bytes)
 }
 
 /// A discard, or a write of zeroes, of one range.
@@ -155,7 +151,7 @@ fn change(
     let may_unmap = if kind == kind::WRITE_ZEROES { UNMAP } else { 0 };
     Ok(if flags & !may_unmap != 0 {
         Wanted::Answer(Status::Unsupported)
-    } else if disk.is_read_only || !is_on(disk, sector, sectors) {
+    } else if disk.is_read_only || !disk.has(sector, sectors) {
         Wanted::Answer(Status::IoError)
     } else if sectors == 0 {
         Wanted::Answer(Status::Ok)

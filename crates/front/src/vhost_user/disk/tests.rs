@@ -35,6 +35,20 @@ fn the_configuration_tells_size_blocks_and_rings() {
 }
 
 #[test]
+fn a_disk_has_whole_blocks_before_its_end() {
+    let (small, large) = (Disk::new(&exports(512, 4096), 1), Disk::new(&exports(4096, 4096), 1));
+    let end = small.sectors();
+    assert!(small.has(end - 1, 1) && small.has(0, end) && small.has(end, 0));
+    assert!(large.has(8, 8) && large.has(end - 8, 8));
+    for (sector, sectors) in [(end, 1), (end - 1, 2), (u64::MAX, 1), (1, u64::MAX)] {
+        assert!(!small.has(sector, sectors), "{sector} {sectors}");
+    }
+    for (sector, sectors) in [(8, 1), (1, 8), (7, 1), (0, 12)] {
+        assert!(small.has(sector, sectors) && !large.has(sector, sectors), "{sector} {sectors}");
+    }
+}
+
+#[test]
 fn the_configuration_ends() {
     let disk = Disk::new(&exports(512, 4096), 1);
     assert_eq!(disk.config(0, 96).map(|all| all.len()), Some(96));
