@@ -37,6 +37,7 @@ mod members;
 pub(crate) mod multipath;
 mod neighbours;
 mod places;
+mod reclaim;
 mod recorder;
 mod rotating;
 mod saved;
@@ -154,7 +155,9 @@ pub(crate) fn serve(task: &Task, seat: Seat, run_dir: &RunDir) -> Result<ExitCod
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
     let lock = Arc::new(lock);
+    let apart = reclaim::stand_apart();
     let served = seat.with_log(name, run_dir, |without_log| {
+        reclaim::tell(&apart);
         serve_with_log(task, seat, run_dir, &lock, without_log)
     });
     ending::hold_to_the_end(lock, served.is_err());

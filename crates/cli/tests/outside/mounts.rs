@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{
-    Images, MIB, Mdspace, Pattern, SECTOR, Stream, Tools, path_text, seed, until,
+    Guest, Images, MIB, Mdspace, Pattern, SECTOR, Stream, Tools, path_text, seed, until,
 };
 
 /// A RAID5 of four files on two lanes.
@@ -312,6 +312,53 @@ fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
     File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
     assert!(read == bytes, "bytes are lost at a stop");
     mounted.finish();
+}
+
+/// The kernel gets memory by writing to the device what programs wrote. That takes the process that serves it, which has
+/// no more memory than they. A kernel of its own: not every host lets its root limit memory, or mark a process.
+#[test]
+fn a_host_that_is_short_of_memory_writes_more_than_it_has_to_a_device() {
+    let images = Images::new();
+    let disks = images.sparse("d", 3, 240 * MIB);
+    Guest::new().disks(&disks).succeed(
+        r#"
+        modprobe -a fuse loop
+        mdspace create press --level=5 --raid-devices=3 --assume-clean --run --serve=block $D0 $D1 $D2
+        serving=$(pgrep -f 'mdspace __serve')
+        grep VmLck /proc/$serving/status
+        [ "$(awk '/VmLck/ { print $2 }' /proc/$serving/status)" -gt 0 ]
+        # PF_MEMALLOC_NOIO and PF_LOCAL_THROTTLE of the kernel's sched.h: lanes have them, this shell has not.
+        flusher=$((0x80000 | 0x100000))
+        for thread in /proc/$serving/task/*; do
+          read -ra fields <$thread/stat
+          [ $((fields[8] & flusher)) = $flusher ]
+        done
+        read -ra fields </proc/self/stat
+        [ $((fields[8] & flusher)) = 0 ]
+
+        quietly mkfs.ext4 -q /dev/mdspace/press
+        mkdir /run/place /run/limit
+        mount /dev/mdspace/press /run/place
+        mount -t cgroup2 none /run/limit
+        echo '+memory +io' >/run/limit/cgroup.subtree_control
+        mkdir /run/limit/short
+        echo 256M >/run/limit/short/memory.max
+        head -c 20M /dev/urandom >/run/part
+        many() { for i in {1..20}; do cat /run/part; done; }
+        for process in $(pgrep mdspace) $$; do echo $process >/run/limit/short/cgroup.procs; done
+        many >/run/place/file
+        sync -f /run/place/file
+        cat /run/limit/short/memory.events
+        # The limit was met, and no process died of it.
+        grep -q '^max [1-9]' /run/limit/short/memory.events
+        grep -q '^oom_kill 0$' /run/limit/short/memory.events
+        umount /run/place
+        mount /dev/mdspace/press /run/place
+        cmp /run/place/file <(many)
+        umount /run/place
+        quietly mdspace stop press
+        "#,
+    );
 }
 
 /// Makes one on the device, and a folder to mount it at.
