@@ -14,6 +14,7 @@ mod kills;
 mod matrix;
 mod members;
 mod mounts;
+mod package;
 mod paths;
 mod systemd;
 mod tree;
