@@ -20,6 +20,7 @@ mod making;
 pub mod nbd;
 mod partial_writes;
 pub mod peer;
+mod pieces;
 pub mod rights;
 mod tags;
 pub mod volume;

@@ -35,6 +35,11 @@ pub trait VolumePart {
     fn allocation(&self, offset_bytes: u64, length_bytes: u32) -> Vec<Extent> {
         vec![Extent { length_bytes, hole: false, zero: false }]
     }
+
+    /// What is best discarded or zeroed as a whole, in sectors from a multiple of itself on.
+    fn unit_sectors(&self) -> u64 {
+        1
+    }
 }
 
 impl Volume for RunningArray {
@@ -56,5 +61,9 @@ impl Volume for RunningArray {
 impl VolumePart for ArrayLane {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         ArrayLane::submit(self, queue, tag, request);
+    }
+
+    fn unit_sectors(&self) -> u64 {
+        self.row_sectors()
     }
 }
