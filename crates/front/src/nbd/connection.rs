@@ -8,7 +8,7 @@ use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io;
 use std::net::Shutdown;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -22,6 +22,7 @@ use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Message, Payload, Socket};
 
 use crate::partial_writes::{LaneWrites, WholeWrite};
+use crate::pieces::{PIECE_SECTORS, pieces};
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
@@ -65,6 +66,7 @@ const LEAST_BYTES_PER_S: usize = 256 << 10;
 
 /// One client's connection.
 pub(super) struct Connection<V, K> {
+    lane: Rc<Lane>,
     io: LaneIo,
     socket: Socket,
     volume: Rc<V>,
@@ -76,6 +78,8 @@ pub(super) struct Connection<V, K> {
     sending: Transfer,
     writing: Transfer,
     receiving_ended: Cell<bool>,
+    /// The client has gone without a goodbye, or is cut off.
+    is_gone: Cell<bool>,
     /// The answering task, while it waits for something to send.
     answering: Wait,
     /// The receiving task, while it waits for answers to be sent.
@@ -125,6 +129,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         place: K,
     ) {
         let connection = Rc::new(Connection {
+            lane: lane.clone(),
             io: io.clone(),
             socket,
             volume,
@@ -135,25 +140,25 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             sending: Transfer::default(),
             writing: Transfer::default(),
             receiving_ended: Cell::new(false),
+            is_gone: Cell::new(false),
             answering: Wait::default(),
             receiving: Wait::default(),
             place,
             has_place: Cell::new(false),
         });
-        let (answering, its_lane) = (connection.clone(), lane.clone());
-        lane.spawn(async move { answering.answer(&its_lane).await });
+        let answering = connection.clone();
+        lane.spawn(async move { answering.answer().await });
         let (watched, over) = (Rc::downgrade(&connection), connection.over.clone());
         let watching =
             Watching { stall: connection.terms.stall, call: connection.terms.budget.call() };
         lane.spawn(Connection::watch(watched, over, lane.clone(), watching));
-        let its_lane = lane.clone();
-        lane.spawn(async move { connection.receive(&its_lane).await });
+        lane.spawn(async move { connection.receive().await });
     }
 
     /// Until transmission has begun, everything must happen soon.
-    fn deadline(&self, lane: &Lane) -> Option<Time> {
+    fn deadline(&self) -> Option<Time> {
         let is_handshake = self.state.borrow().session.export().is_none();
-        is_handshake.then(|| self.terms.handshake_until + lane.backend().stood_still())
+        is_handshake.then(|| self.terms.handshake_until + self.lane.backend().stood_still())
     }
 }
 
@@ -184,17 +189,20 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
 /// Receiving.
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
-    async fn receive(&self, lane: &Lane) {
+    async fn receive(self: Rc<Self>) {
         let mut buffer = Vec::with_capacity(RECEIVE_BYTES);
         let mut writing = None;
         loop {
             buffer.clear();
             let received;
-            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline(lane)).await;
+            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline()).await;
             match received {
-                Ok(0) => break,
+                Ok(0) => break self.is_gone.set(true),
                 Ok(_) => {}
-                Err(error) => break tracing::debug!(%error, "a client is gone"),
+                Err(error) => {
+                    tracing::debug!(%error, "a client is gone");
+                    break self.is_gone.set(true);
+                }
             }
             let ended = self.read(&buffer, &mut writing).await;
             self.answering.wake();
@@ -217,7 +225,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     }
 
     /// Reads all of `input`.
-    async fn read(&self, mut input: &[u8], writing: &mut Option<Writing>) -> ControlFlow<()> {
+    async fn read(
+        self: &Rc<Self>,
+        mut input: &[u8],
+        writing: &mut Option<Writing>,
+    ) -> ControlFlow<()> {
         loop {
             let event = self.state.borrow_mut().session.poll(&mut input);
             // The first request may come in one piece with the end of the handshake: no memory is given before.
@@ -228,8 +240,13 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                 Event::Hungry => return ControlFlow::Continue(()),
                 Event::Request(request) => match request.command {
                     Command::Write { .. } => {
-                        self.writing.begins(request.length_bytes as usize);
+                        self.writing.begins(request.payload_bytes());
                         *writing = Some(self.prepare(request));
+                    }
+                    Command::Trim { .. } | Command::WriteZeroes { fast: false, .. }
+                        if request.length_bytes > PIECE_SECTORS * SECTOR_BYTES =>
+                    {
+                        self.execute_in_pieces(request);
                     }
                     Command::Trim { .. } | Command::WriteZeroes { .. } => {
                         let whole = Some(self.begin_whole(&request).await);
@@ -258,7 +275,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     }
 
     fn prepare(&self, request: Request) -> Writing {
-        let payload = self.io.payload(request.length_bytes as usize);
+        let payload = self.io.payload(request.payload_bytes());
         Writing { request, payload, filled: 0 }
     }
 
@@ -334,20 +351,62 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Waits where a part of one of the blocks is written.
     async fn begin_whole(&self, request: &Request) -> WholeWrite {
         let start = request.offset_bytes;
-        let bytes = start..start.saturating_add(request.length_bytes.into());
+        self.begin_whole_of(start..start.saturating_add(request.length_bytes)).await
+    }
+
+    async fn begin_whole_of(&self, bytes: Range<u64>) -> WholeWrite {
         match self.terms.writes.begin(&bytes) {
             Some(whole) => whole,
             None => self.terms.writes.begin_in_turn(bytes).await,
         }
     }
 
+    /// Gives up or zeroes a long range: whoever writes a part of one of its blocks waits for one piece of it.
+    fn execute_in_pieces(self: &Rc<Self>, request: Request) {
+        let flush_next = match request.command {
+            Command::Trim { fua } | Command::WriteZeroes { fua, .. } => fua,
+            _ => false,
+        };
+        let under_way = UnderWay { flush_next, ..UnderWay::new(request) };
+        let tag = self.state.borrow_mut().under_way.add(under_way);
+        self.queue.begin();
+        let this = self.clone();
+        self.lane.spawn(async move {
+            let done = this.piece_by_piece(&request).await;
+            this.queue.end(tag, done);
+        });
+    }
+
+    /// It ends early when the client has gone, or all are being disconnected: what has hours to do must not keep a stop
+    /// waiting, nor go on for nobody.
+    async fn piece_by_piece(&self, request: &Request) -> Result<(), RequestError> {
+        let start = request.offset_bytes / SECTOR_BYTES;
+        let end = start + request.length_bytes / SECTOR_BYTES;
+        for piece in pieces(start..end, self.volume.unit_sectors()) {
+            let bytes = piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES;
+            let _whole = self.begin_whole_of(bytes).await;
+            if self.is_gone.get() || self.place.is_over() {
+                return Err(RequestError::Stopped);
+            }
+            let (sector, sectors) = (piece.start, piece.end - piece.start);
+            let work = match request.command {
+                Command::Trim { .. } => engine::Request::Discard { sector, sectors },
+                _ => engine::Request::WriteZeroes { sector, sectors, fua: false },
+            };
+            let queue = Queue::new();
+            self.volume.submit(&queue, 0, work);
+            queue.next().await.result?;
+        }
+        Ok(())
+    }
+
     fn execute(&self, plain: UnderWay) {
         let request = plain.request;
         let sector = request.offset_bytes / SECTOR_BYTES;
-        let sectors = u64::from(request.length_bytes) / SECTOR_BYTES;
+        let sectors = request.length_bytes / SECTOR_BYTES;
         match request.command {
             Command::Read => {
-                let into = self.io.payload(request.length_bytes as usize);
+                let into = self.io.payload(request.payload_bytes());
                 let under_way = UnderWay { data: Some(into.clone()), ..plain };
                 self.submit(under_way, engine::Request::Read { sector, into });
             }
@@ -366,8 +425,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             // A hint; the array's own cache knows better.
             Command::Cache => self.state.borrow_mut().session.done(&request),
             Command::BlockStatus { .. } => {
-                let extents = self.volume.allocation(request.offset_bytes, request.length_bytes);
-                self.state.borrow_mut().session.extents(&request, &extents);
+                let start = request.offset_bytes;
+                let of =
+                    |context| self.volume.extents(context, start..start + request.length_bytes);
+                self.state.borrow_mut().session.extents(&request, of);
             }
             Command::Write { .. } => unreachable!("a write waits for its payload"),
         }
@@ -383,7 +444,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Sends whatever is ready, until nothing is expected any more. Requests of a client that is
     /// gone are waited for all the same: their memory and their writes are under way.
-    async fn answer(&self, lane: &Lane) {
+    async fn answer(&self) {
         let mut message = Message::new();
         let mut broken = false;
         loop {
@@ -406,7 +467,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                     }
                 }
                 self.sending.begins(batch.weight_bytes());
-                let send = self.io.send(&self.socket, message, self.deadline(lane));
+                let send = self.io.send(&self.socket, message, self.deadline());
                 let sent;
                 (sent, message) = self.ending_meanwhile(send).await;
                 self.sending.ends();
@@ -442,6 +503,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
     /// Ends the receiving task too, if it has not ended.
     fn hang_up(&self) {
+        self.is_gone.set(true);
         let done: io::Result<()> = self.io.shutdown(&self.socket, Shutdown::Both);
         if let Err(error) = done {
             tracing::trace!(%error, "the client was faster");

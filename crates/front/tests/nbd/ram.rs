@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mdspace_front::nbd::{
-    Batch, BlockSizes, Closing, Command, Errno, Event, Export, Exports, Extent, Limits, Piece,
-    Request, Session,
+    Batch, BlockSizes, Closing, Command, Context, Errno, Event, Export, Exports, Extent, Limits,
+    Piece, Request, Session,
 };
 
 const BLOCK: usize = 512;
@@ -97,7 +97,7 @@ impl Server {
     }
 
     fn start(&mut self, request: Request) {
-        let length = request.payload_bytes() as usize;
+        let length = request.payload_bytes();
         if let Command::Write { .. } = request.command {
             self.writing = Some((request, vec![0; length], 0));
         } else {
@@ -132,8 +132,8 @@ impl Server {
                 self.session.done(request);
             }
             Command::BlockStatus { .. } => {
-                let extents = extents(&self.disk[range]);
-                self.session.extents(request, &extents);
+                let bytes = &self.disk[range];
+                self.session.extents(request, |Context::Allocation| extents(bytes));
             }
             Command::Flush | Command::Cache | Command::Write { .. } => self.session.done(request),
         }
@@ -161,11 +161,14 @@ pub(crate) fn append(batch: &Batch<Vec<u8>>, out: &mut Vec<u8>) {
 fn extents(bytes: &[u8]) -> Vec<Extent> {
     let mut extents: Vec<Extent> = Vec::new();
     for block in bytes.chunks(BLOCK) {
-        let zero = block.iter().all(|&byte| byte == 0);
-        let length_bytes = block.len() as u32;
+        let length_bytes = block.len() as u64;
+        let extent = match block.iter().all(|&byte| byte == 0) {
+            true => Extent::hole(length_bytes),
+            false => Extent::allocated(length_bytes),
+        };
         match extents.last_mut() {
-            Some(last) if last.zero == zero => last.length_bytes += length_bytes,
-            _ => extents.push(Extent { length_bytes, hole: zero, zero }),
+            Some(last) if last.status == extent.status => last.length_bytes += length_bytes,
+            _ => extents.push(extent),
         }
     }
     extents

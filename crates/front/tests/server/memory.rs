@@ -1,5 +1,6 @@
 //! Bytes in memory, served on lanes.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_front::Address;
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{BlockSizes, Export, Exports, Extent, Server, ServerLimits};
+use mdspace_front::nbd::{BlockSizes, Context, Export, Exports, Extent, Server, ServerLimits};
 use mdspace_front::volume::{Volume, VolumePart};
 use mdspace_io::{IoChoice, LaneIo, Lanes, LanesConfig};
 
@@ -71,15 +72,12 @@ impl VolumePart for Memory {
     }
 
     /// The first sector is a hole, for a test to find it.
-    fn allocation(&self, offset_bytes: u64, length_bytes: u32) -> Vec<Extent> {
-        let hole = offset_bytes == 0;
-        let first = if hole { length_bytes.min(512) } else { length_bytes };
-        let mut extents = vec![Extent { length_bytes: first, hole, zero: hole }];
-        if first < length_bytes {
-            let length_bytes = length_bytes - first;
-            extents.push(Extent { length_bytes, hole: false, zero: false });
+    fn extents(&self, _: Context, bytes: Range<u64>) -> Vec<Extent> {
+        let length_bytes = bytes.end - bytes.start;
+        if bytes.start > 0 || length_bytes <= 512 {
+            return vec![Extent::allocated(length_bytes)];
         }
-        extents
+        vec![Extent::hole(512), Extent::allocated(length_bytes - 512)]
     }
 }
 
