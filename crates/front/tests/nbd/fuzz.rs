@@ -49,13 +49,10 @@ struct Sent {
 fn random_request(random: &mut Random, is_extended: bool, cookie: u64, out: &mut Vec<u8>) -> Sent {
     const PAYLOAD_LEN: u16 = 1 << 5;
     let kind = random.pick(&[0, 0, 1, 1, 3, 4, 5, 6, 7, 8, 0xffff]);
-    let mut flags = random.pick(&[0, 0, 0, 0, 1, 2, 4, 8, 16, PAYLOAD_LEN, 0x8000, 0xffff]);
+    let flags = random.pick(&[0, 0, 0, 0, 1, 2, 4, 8, 16, PAYLOAD_LEN, 0x8000, 0xffff]);
     let offset = random.pick(&[0, 512, 1024, 4096, 1, (1 << 20) - 512, 1 << 20, u64::MAX - 511]);
     let mut length = random.pick(&[0, 512, 512, 512, 1024, 4096, 1, 511, 12, 16]);
-    if is_extended && kind == 1 && random.index(8) > 0 {
-        flags |= PAYLOAD_LEN;
-    }
-    let has_payload = if is_extended { flags & PAYLOAD_LEN != 0 } else { kind == 1 };
+    let has_payload = kind == 1 || (is_extended && flags & PAYLOAD_LEN != 0);
     if is_extended && !has_payload {
         length = random.pick(&[length, length, 1 << 32, 1 << 40, u64::MAX]);
     }
