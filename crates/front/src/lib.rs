@@ -2,6 +2,7 @@
 //!
 //! - [`Address`]: where a front end answers, as users write it.
 //! - [`listener`], [`rights`], [`peer`]: sockets, who may connect to them, and who does.
+//! - [`tls`]: who a server is, and whom it lets in.
 //! - [`volume`]: what is served: an array on one lane.
 //! - [`device`]: a single member, served as it is.
 //! - [`nbd`]: the protocol, and its server.
@@ -23,6 +24,7 @@ pub mod peer;
 mod pieces;
 pub mod rights;
 mod tags;
+pub mod tls;
 pub mod volume;
 mod wait;
 

@@ -30,6 +30,7 @@ mod reply;
 pub mod request;
 pub mod server;
 pub mod session;
+mod transport;
 
 use mdspace_io::nbd_wire as wire;
 

@@ -1,5 +1,7 @@
 //! The NBD clients that users have, against an array.
 
+mod tls;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;

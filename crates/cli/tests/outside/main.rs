@@ -2,6 +2,8 @@
 //! can show. `make test` runs each module as a group of its own; `cargo test` alone leaves this
 //! program out, since most of it needs the programs that `tools/fetch` unpacks.
 
+#[path = "../../../front/tests/common/certificates.rs"]
+mod certificates;
 mod clients;
 mod docs;
 mod durability;

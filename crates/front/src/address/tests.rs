@@ -1,7 +1,7 @@
 use super::*;
 
 fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Endpoint {
-    Endpoint::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure })
+    Endpoint::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure, tls: None })
 }
 
 fn unix(path: &str) -> Endpoint {
@@ -31,6 +31,33 @@ fn addresses_parse_and_print_alike() {
         assert_eq!(Address::parse(text), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }
+}
+
+#[test]
+fn tls_of_a_port_parses_and_prints_alike() {
+    let cases = [("", None), ("&tls-verify", Some(true)), ("&tls-verify=off", Some(false))];
+    for (options, verify) in cases {
+        let text = format!("nbd:tcp:10809?ro&tls=/etc/pki/a b{options}");
+        let address = Address::parse(&text).expect("an address");
+        let Endpoint::Nbd(Socket::Tcp { tls, .. }) = &address.endpoint else { panic!("a port") };
+        assert_eq!(tls, &Some(Tls { directory: "/etc/pki/a b".into(), verify }));
+        assert_eq!(address.to_string(), text);
+        let plain = Address::parse("nbd:tcp:10809").expect("an address");
+        assert!(address.is_where(&plain) && plain.is_where(&address));
+    }
+    let on = Address::parse("nbd:tcp:1?tls-verify=on&tls=/a").map(|address| address.to_string());
+    assert_eq!(on.as_deref(), Ok("nbd:tcp:1?tls=/a&tls-verify"));
+    let here = std::env::current_dir().expect("a directory").join("pki");
+    let typed = Address::parse_here("nbd:tcp:1?tls=pki").expect("an address").to_string();
+    assert_eq!(typed, format!("nbd:tcp:1?tls={}", here.display()));
+
+    let refused = |text| Address::parse(text).expect_err("must be refused");
+    assert_eq!(refused("nbd:tcp:1?tls=pki"), AddressError::RelativePath("pki".into()));
+    assert_eq!(refused("nbd:tcp:1?tls="), AddressError::RelativePath(String::new()));
+    assert_eq!(refused("nbd:tcp:1?tls-verify"), AddressError::VerifyWithoutTls);
+    assert_eq!(refused("nbd:tcp:1?tls=/a&tls=/b"), AddressError::Option("tls=/b".into()));
+    assert_eq!(refused("nbd:tcp:1?tls"), AddressError::Option("tls".into()));
+    assert_eq!(refused("nbd:unix:/s?tls=/a"), AddressError::Option("tls=/a".into()));
 }
 
 #[test]

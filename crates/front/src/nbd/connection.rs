@@ -6,8 +6,6 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::io;
-use std::net::Shutdown;
 use std::ops::{ControlFlow, Range};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -20,6 +18,7 @@ use mdspace_engine::memory::Sink;
 use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Message, Payload, Socket};
+use rustls::ServerConfig;
 
 use crate::partial_writes::{LaneWrites, WholeWrite};
 use crate::pieces::{PIECE_SECTORS, pieces};
@@ -27,10 +26,11 @@ use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
 
-use super::batch::{Data, Piece};
+use super::batch::Data;
 use super::budget::{Borrower, Call};
 use super::request::{Command, Request};
 use super::session::{Closing, Event, Session};
+use super::transport::Transport;
 use super::wire::Errno;
 
 /// Memory for one `recv`: several dozen small writes, or many hundred reads.
@@ -59,6 +59,8 @@ pub(super) struct Terms {
     pub(super) budget: Borrower,
     /// Those of all clients on the lane.
     pub(super) writes: Rc<LaneWrites>,
+    /// What TLS is begun with, where the session asks for it.
+    pub(super) tls: Option<Arc<ServerConfig>>,
 }
 
 /// A client that takes its answers, or sends its writes, at this rate is never cut off: 256 KiB/s.
@@ -68,7 +70,7 @@ const LEAST_BYTES_PER_S: usize = 256 << 10;
 pub(super) struct Connection<V, K> {
     lane: Rc<Lane>,
     io: LaneIo,
-    socket: Socket,
+    transport: Transport,
     volume: Rc<V>,
     state: RefCell<State>,
     /// Where the engine's completions arrive.
@@ -131,7 +133,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         let connection = Rc::new(Connection {
             lane: lane.clone(),
             io: io.clone(),
-            socket,
+            transport: Transport::new(io.clone(), socket),
             volume,
             state: RefCell::new(State { session, under_way: Tags::default() }),
             queue: Queue::new(),
@@ -195,7 +197,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         loop {
             buffer.clear();
             let received;
-            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline()).await;
+            (received, buffer) = self.transport.recv(buffer, self.deadline()).await;
             match received {
                 Ok(0) => break self.is_gone.set(true),
                 Ok(_) => {}
@@ -238,6 +240,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             }
             match event {
                 Event::Hungry => return ControlFlow::Continue(()),
+                Event::StartTls => return self.start_tls(input).await,
                 Event::Request(request) => match request.command {
                     Command::Write { .. } => {
                         self.writing.begins(request.payload_bytes());
@@ -274,6 +277,29 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         }
     }
 
+    /// Goes over to TLS, when the client has been sent all that it is to get without.
+    async fn start_tls(&self, came: &[u8]) -> ControlFlow<()> {
+        self.answering.wake();
+        poll_fn(|context| {
+            let is_sent =
+                !self.state.borrow().session.has_replies() && !self.sending.is_under_way();
+            if is_sent || self.is_gone.get() {
+                return Poll::Ready(());
+            }
+            self.receiving.set(context.waker());
+            Poll::Pending
+        })
+        .await;
+        let Some(config) = self.terms.tls.clone() else { return ControlFlow::Break(()) };
+        match self.transport.start_tls(config, came, self.deadline()).await {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                tracing::info!(%error, "a client has not come through the handshake of TLS");
+                ControlFlow::Break(())
+            }
+        }
+    }
+
     fn prepare(&self, request: Request) -> Writing {
         let payload = self.io.payload(request.payload_bytes());
         Writing { request, payload, filled: 0 }
@@ -289,9 +315,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         write.payload.put(write.filled, taken);
         write.filled += taken.len();
         let length = write.payload.len();
-        if length - write.filled >= DIRECT_BYTES {
-            let (socket, rest) = (&self.socket, write.filled..length);
-            let received = self.io.recv_payload(socket, &write.payload, rest, None).await;
+        if length - write.filled >= DIRECT_BYTES && self.transport.is_plain() {
+            let rest = write.filled..length;
+            let received = self.transport.recv_payload(&write.payload, rest).await;
             if received.is_err() {
                 return ControlFlow::Break(());
             }
@@ -460,18 +486,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                 continue;
             };
             if !broken {
-                for piece in batch.pieces() {
-                    match piece {
-                        Piece::Headers(bytes) => message.push(bytes),
-                        Piece::Data(data) => message.push_payload(data.clone(), 0..data.len()),
-                    }
-                }
                 self.sending.begins(batch.weight_bytes());
-                let send = self.io.send(&self.socket, message, self.deadline());
+                let send = self.transport.send(&batch, message, self.deadline());
                 let sent;
                 (sent, message) = self.ending_meanwhile(send).await;
                 self.sending.ends();
-                message.clear();
                 if let Err(error) = sent {
                     tracing::debug!(%error, "a client does not take its answers");
                     broken = true;
@@ -481,6 +500,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             self.state.borrow_mut().session.sent(batch);
             self.give_back();
             self.receiving.wake();
+        }
+        if !self.is_gone.get() {
+            self.sending.begins(0);
+            self.transport.say_goodbye(message).await;
         }
         self.hang_up();
     }
@@ -504,8 +527,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Ends the receiving task too, if it has not ended.
     fn hang_up(&self) {
         self.is_gone.set(true);
-        let done: io::Result<()> = self.io.shutdown(&self.socket, Shutdown::Both);
-        if let Err(error) = done {
+        if let Err(error) = self.transport.shut_down() {
             tracing::trace!(%error, "the client was faster");
         }
     }
@@ -597,6 +619,10 @@ impl Transfer {
 
     fn ends(&self) {
         self.bytes.set(None);
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.bytes.get().is_some()
     }
 }
 

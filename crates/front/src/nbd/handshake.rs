@@ -25,6 +25,7 @@ pub(super) struct Handshake {
     stage: Stage,
     options_seen: usize,
     client: ClientFlags,
+    tls: Tls,
     framing: Framing,
     /// Metadata contexts as they were chosen last, and for which export.
     chosen: Option<(usize, Contexts)>,
@@ -46,6 +47,16 @@ enum Stage {
     },
 }
 
+/// How a connection stands to TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Tls {
+    /// It is not offered.
+    Absent,
+    /// It must begin before anything is told.
+    Required,
+    Begun,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct ClientFlags {
     fixed_newstyle: bool,
@@ -59,6 +70,8 @@ pub(super) enum Step {
     Hungry,
     /// An option was answered; more input may be left.
     Answered,
+    /// What the client sends next is TLS.
+    StartTls,
     /// Transmission starts with the next byte.
     Transmit(Agreement),
     /// The connection is over.
@@ -80,9 +93,14 @@ impl Handshake {
             stage: Stage::ClientFlags,
             options_seen: 0,
             client: ClientFlags::default(),
+            tls: Tls::Absent,
             framing: Framing::default(),
             chosen: None,
         }
+    }
+
+    pub(super) fn require_tls(&mut self) {
+        self.tls = Tls::Required;
     }
 
     /// Reads up to the end of one option; replies are appended to `out`.
@@ -186,10 +204,21 @@ impl Handshake {
 
     fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         let answered = match option {
+            option::EXPORT_NAME if self.tls == Tls::Required => {
+                return misbehaved(Misbehaved::NoTls);
+            }
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
                 reply(out, option, option_reply::ACK, &[]);
                 return Step::Close(Closing::Goodbye);
+            }
+            option::STARTTLS if self.tls != Tls::Absent => match self.start_tls(data, out) {
+                Ok(()) => return Step::StartTls,
+                Err(refusal) => Err(refusal),
+            },
+            _ if self.tls == Tls::Required => {
+                let why = "this server serves over TLS alone: begin with STARTTLS";
+                Err(Refusal(option_reply::ERR_TLS_REQD, why))
             }
             option::GO => match self.info(option, data, out) {
                 Ok(export) => return Step::Transmit(self.agreement(export)),
@@ -213,6 +242,19 @@ impl Handshake {
             refuse(out, option, refusal);
         }
         Step::Answered
+    }
+
+    /// Nothing that was agreed without TLS is kept.
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        expect_no_data(data)?;
+        if self.tls == Tls::Begun {
+            return Err(Refusal(option_reply::ERR_INVALID, "TLS has begun"));
+        }
+        self.tls = Tls::Begun;
+        self.framing = Framing::default();
+        self.chosen = None;
+        reply(out, option::STARTTLS, option_reply::ACK, &[]);
+        Ok(())
     }
 
     fn agreement(&self, export: usize) -> Agreement {

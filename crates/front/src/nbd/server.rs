@@ -17,6 +17,7 @@ use crate::address::Address;
 use crate::listener::{ListenError, Listener};
 use crate::partial_writes::PartialWrites;
 use crate::peer::{self, Who};
+use crate::tls::Identity;
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
 
@@ -87,6 +88,8 @@ struct Shared {
     /// The same while clients may only read.
     read_only_exports: Arc<Exports>,
     limits: ServerLimits,
+    /// Clients are served over TLS alone.
+    identity: Option<Arc<Identity>>,
     closing: AtomicBool,
     /// The accepting task, while it waits.
     accepting: SharedWait,
@@ -136,9 +139,15 @@ pub struct Keeper(Weak<Shared>);
 
 impl Keeper {
     /// Makes a Unix socket anew whose file is not there any more, or is another one that is no socket of a
-    /// running process. True: it was. Not for a lane's thread.
+    /// running process. True: it was. Reads certificates anew that have changed. Not for a lane's thread.
     pub fn keep(&self) -> Result<bool, ListenError> {
         let Some(shared) = self.0.upgrade() else { return Ok(false) };
+        if let Some(identity) = &shared.identity
+            && identity.renew()?
+        {
+            let directory = identity.directory().display();
+            tracing::info!(front = %shared.address, "certificates of {directory} were read anew");
+        }
         let place = shared.listener().place();
         // Nothing is locked meanwhile: it may wait for who answers there.
         let Some(renewed) = place.renewed()? else { return Ok(false) };
@@ -163,13 +172,14 @@ impl Server {
         limits: ServerLimits,
         volume: &V,
     ) -> Server {
-        if let Some(warning) = listener.warning() {
+        for warning in listener.warnings() {
             tracing::warn!(front = %listener.address(), "{warning}");
         }
         let read_only = listener.address().read_only;
         let exports = if read_only { exports.read_only() } else { exports };
         let shared = Arc::new(Shared {
             address: listener.address().clone(),
+            identity: listener.identity().cloned(),
             listener: Mutex::new(listener),
             renewals: AtomicU64::new(0),
             read_only_exports: Arc::new(exports.clone().read_only()),
@@ -370,11 +380,14 @@ impl Shared {
                 false => &self.exports,
             };
             let session = Session::new(exports.clone(), self.limits.session);
+            let tls = self.identity.as_ref().map(|identity| identity.config());
+            let session = if tls.is_some() { session.requiring_tls() } else { session };
             let terms = Terms {
                 handshake_until: lane.lived() + self.limits.handshake,
                 stall: self.limits.stall,
                 budget: self.limits.budget.borrower(),
                 writes: writes.clone(),
+                tls,
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }

@@ -67,6 +67,9 @@ impl Default for Limits {
 pub enum Event {
     /// All input was used; more must be received.
     Hungry,
+    /// The client's next bytes are those of TLS, also those that are in the input still. What it is to be told already
+    /// goes out as it is, before those of the server. From then on the session is given what they decipher to.
+    StartTls,
     /// Execute this and answer it. For a write, [`Event::Payload`] comes next.
     Request(Request),
     /// The next `left` bytes are the payload of the write announced last. Take them with
@@ -110,6 +113,9 @@ pub enum Misbehaved {
     /// `EXPORT_NAME` with a name that is not served; there is no error reply for it.
     #[error("an export that is not served")]
     UnknownExport,
+    /// `EXPORT_NAME` where TLS is required; there is no error reply for it.
+    #[error("an export by EXPORT_NAME without TLS")]
+    NoTls,
     /// proto.md forbids it: `EXPORT_NAME` is for clients that know neither.
     #[error("an export by EXPORT_NAME after extended headers")]
     OldAfterNew,
@@ -155,6 +161,14 @@ impl<B: Data> Session<B> {
         let phase = Phase::Handshake(handshake.expect("the header was just written"));
         let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
         Session { exports, limits, phase, agreed: None, held, allowed_bytes, ready, spare: None }
+    }
+
+    /// A new connection that serves nothing before the client has begun TLS. To be called before anything is polled.
+    pub fn requiring_tls(mut self) -> Session<B> {
+        if let Phase::Handshake(handshake) = &mut self.phase {
+            handshake.require_tls();
+        }
+        self
     }
 
     /// The export, once transmission has begun.
@@ -296,6 +310,7 @@ impl<B: Data> Session<B> {
         match step {
             Step::Hungry => return Some(Event::Hungry),
             Step::Answered => {}
+            Step::StartTls => return Some(Event::StartTls),
             Step::Transmit(agreed) => {
                 self.agreed = Some(agreed);
                 self.phase = Phase::Transmission(Transmission::default());

@@ -28,10 +28,11 @@ fn mutate(random: &mut Random, bytes: &mut Vec<u8>) {
 fn mutated_conversations_are_answered_alike_whole_and_in_pieces() {
     let conversations = conversations();
     for_each_seed(0..1500, "mutated_conversations", |random| {
-        let mut bytes = conversations[random.index(conversations.len())].client.clone();
+        let conversation = &conversations[random.index(conversations.len())];
+        let mut bytes = conversation.client.clone();
         mutate(random, &mut bytes);
-        let whole = converse([&bytes[..]]);
-        let pieces = converse(random.split(&bytes));
+        let whole = conversation.with([&bytes[..]]);
+        let pieces = conversation.with(random.split(&bytes));
         assert!(whole == pieces, "the answer depends on how the stream was cut");
     });
 }

@@ -45,8 +45,17 @@ pub(crate) fn exports() -> Arc<Exports> {
 
 impl Server {
     pub(crate) fn new() -> Server {
+        Server::with(Session::new(exports(), Limits::default()))
+    }
+
+    /// One that serves nobody before `STARTTLS`.
+    pub(crate) fn requiring_tls() -> Server {
+        Server::with(Session::new(exports(), Limits::default()).requiring_tls())
+    }
+
+    fn with(session: Session<Vec<u8>>) -> Server {
         let mut server = Server {
-            session: Session::new(exports(), Limits::default()),
+            session,
             disk: vec![0; 1 << 20],
             writing: None,
             output: Vec::new(),
@@ -61,7 +70,8 @@ impl Server {
         loop {
             match self.session.poll(&mut input) {
                 Event::Hungry => break,
-                Event::Full => self.send(),
+                // What follows is what it deciphers to.
+                Event::Full | Event::StartTls => self.send(),
                 Event::Closed(closing) => {
                     self.closing = Some(closing);
                     break;

@@ -109,13 +109,15 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(io: IoChoice, limits: ServerLimits) -> Served {
+    /// At its [path](Self::path), or elsewhere.
+    fn new(io: IoChoice, limits: ServerLimits, address: Option<&Address>) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new();
         let config = LanesConfig { io, count: 2, ..LanesConfig::default() };
         let lanes = Lanes::start(config).expect("lanes");
         let path = folder.path().join("nbd.sock");
-        let address = Address::parse(&format!("nbd:unix:{}", path.display())).expect("an address");
+        let here = Address::parse(&format!("nbd:unix:{}", path.display())).expect("an address");
+        let address = address.cloned().unwrap_or(here);
         let listener = Listener::bind(&address).expect("listening");
         let volume = OnLanes(&lanes, &memory);
         let server = Server::start(listener, exports(), limits, &volume);
@@ -165,7 +167,16 @@ fn exports() -> Exports {
 /// Runs a test on the ring and on the threads.
 pub(crate) fn on_both(limits: ServerLimits, test: impl Fn(&Served)) {
     for io in [IoChoice::Uring, IoChoice::Preadv] {
-        let served = Served::new(io, limits.clone());
+        let served = Served::new(io, limits.clone(), None);
+        test(&served);
+        served.end();
+    }
+}
+
+/// The same at an address.
+pub(crate) fn on_both_at(address: &Address, limits: ServerLimits, test: impl Fn(&Served)) {
+    for io in [IoChoice::Uring, IoChoice::Preadv] {
+        let served = Served::new(io, limits.clone(), Some(address));
         test(&served);
         served.end();
     }

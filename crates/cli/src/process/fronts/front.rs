@@ -180,7 +180,11 @@ fn listener(address: &Address) -> Result<Listener, Failure> {
 
 /// What helps where nothing can listen.
 fn cure(address: &Address, error: &ListenError) -> &'static str {
-    let ListenError::Io { source, .. } = error else { return "choose another address" };
+    let source = match error {
+        ListenError::Io { source, .. } => source,
+        ListenError::Tls(error) => return error.cure(),
+        _ => return "choose another address",
+    };
     match (source.kind(), &address.endpoint) {
         (io::ErrorKind::AddrInUse, _) => {
             "another program listens there: choose another port, or 0, which takes a free one"
