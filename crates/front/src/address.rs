@@ -1,5 +1,7 @@
 //! Where a front end answers, as users write it.
 
+mod uri;
+
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;

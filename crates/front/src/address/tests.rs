@@ -61,6 +61,19 @@ fn tls_of_a_port_parses_and_prints_alike() {
 }
 
 #[test]
+fn clients_find_a_front_by_its_uri() {
+    let uri = |text| Address::parse(text).expect("an address").uri();
+    let found = |text| uri(text).expect("a server of NBD");
+    assert_eq!(found("nbd:unix:/run/a b%.sock?ro"), "nbd+unix:///?socket=/run/a%20b%25.sock");
+    assert_eq!(found("nbd:tcp:10809"), "nbd://localhost:10809");
+    assert_eq!(found("nbd:tcp:[::1]:10809?tls=/a"), "nbds://[::1]:10809");
+    assert_eq!(found("nbd:tcp:store-a:1?insecure&tls=/a"), "nbds://store-a:1");
+    let all = found("nbd:tcp:0.0.0.0:1?tls=/a");
+    assert!(all.starts_with("nbds://") && !all.contains("0.0.0.0"), "{all}");
+    assert_eq!(uri("loop"), None);
+}
+
+#[test]
 fn rights_of_a_socket_parse_and_print_alike() {
     for options in ["mode=0660&group=libvirt-qemu", "ro&mode=0666&owner=64055&group=0", "owner=a.b"]
     {

@@ -335,7 +335,9 @@ impl Front {
                 None => mounted.server.path().display().to_string(),
             }),
         };
-        FrontReport { address: self.address().to_string(), device, clients: self.clients(claims) }
+        let address = self.address();
+        let (uri, clients) = (address.uri(), self.clients(claims));
+        FrontReport { address: address.to_string(), device, uri, clients }
     }
 }
 

@@ -99,6 +99,8 @@ fn nbdinfo_nbdcopy_and_qemu_use_an_array_over_tls() {
     let opened = ["--object", &object, "--image-opts", &image];
     served.succeed("qemu-io", &[&opened[..], &commands].concat());
 
+    let report = served.mdspace.report("served");
+    assert_eq!(report["fronts"][0]["uri"], format!("nbds://localhost:{}", served.port));
     assert_eq!(served.mdspace.check("served"), 0);
     served.mdspace.succeed(&["stop", "served"]);
 }
