@@ -31,11 +31,13 @@ pub trait VolumePart {
     /// Starts a request; its end will stand in `queue` with `tag`.
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request);
 
-    /// The extents of a range of bytes, which is not empty, in a context: from its start, for at least one byte. By
-    /// default everything is allocated.
+    /// The extents of a range of whole blocks, in bytes and not empty, in a context: from its start, for at least one byte.
+    /// By default everything is allocated, and kept once.
     fn extents(&self, context: Context, bytes: Range<u64>) -> Vec<Extent> {
+        let length_bytes = bytes.end - bytes.start;
         match context {
-            Context::Allocation => vec![Extent::allocated(bytes.end - bytes.start)],
+            Context::Allocation => vec![Extent::allocated(length_bytes)],
+            Context::Redundancy => vec![Extent::single(length_bytes)],
         }
     }
 
@@ -64,6 +66,16 @@ impl Volume for RunningArray {
 impl VolumePart for ArrayLane {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         ArrayLane::submit(self, queue, tag, request);
+    }
+
+    fn extents(&self, context: Context, bytes: Range<u64>) -> Vec<Extent> {
+        match context {
+            Context::Allocation => vec![Extent::allocated(bytes.end - bytes.start)],
+            Context::Redundancy => {
+                let stretches = self.redundancy(bytes.start / 512..bytes.end / 512);
+                stretches.into_iter().map(Extent::from).collect()
+            }
+        }
     }
 
     fn unit_sectors(&self) -> u64 {

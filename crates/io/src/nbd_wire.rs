@@ -134,6 +134,15 @@ pub mod extent_state {
     pub const ZERO: u32 = 1 << 1;
 }
 
+/// States of an extent in `mdspace:redundancy`; 0 is fully redundant. `docs/admin.md` says what they mean.
+pub mod redundancy_state {
+    pub const DEGRADED: u32 = 1 << 0;
+    pub const REBUILDING: u32 = 1 << 1;
+    pub const UNSYNCED: u32 = 1 << 2;
+    pub const LOST: u32 = 1 << 3;
+    pub const SINGLE: u32 = 1 << 4;
+}
+
 /// An error as it stands in a reply. The numbers are the protocol's, on every platform.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 #[repr(u32)]

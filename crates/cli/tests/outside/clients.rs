@@ -6,7 +6,7 @@ use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::harness::{Images, MIB, Mdspace, Pattern, SECTOR, Tools, path_text};
+use crate::harness::{Images, MIB, Mdspace, Pattern, SECTOR, Tools, path_text, until};
 
 /// A RAID6 of four files, served over NBD.
 struct Served {
@@ -93,6 +93,45 @@ fn nbdinfo_sees_the_size_and_what_the_front_can_do() {
     let uri = format!("nbd+unix:///?socket={}", path_text(&served.file("ro")));
     let printed = served.succeed("nbdinfo", &["--json", &uri]);
     assert!(printed.contains("\"is_read_only\": true"), "{printed}");
+    served.finish();
+}
+
+#[test]
+fn nbdinfo_maps_what_is_degraded() {
+    let served = Served::start();
+    let uri = served.uri();
+    // Offset, length and status of each range.
+    let map = || {
+        let arguments = ["--map=mdspace:redundancy", "--json", &uri];
+        let printed = served.succeed("nbdinfo", &arguments);
+        let map: serde_json::Value = serde_json::from_str(&printed).expect("nbdinfo prints JSON");
+        let number = |extent: &serde_json::Value, key: &str| extent[key].as_u64();
+        let extents = map.as_array().expect("a list").iter();
+        let extents =
+            extents.map(|it| (number(it, "offset"), number(it, "length"), number(it, "type")));
+        extents.collect::<Vec<_>>()
+    };
+    let all = |status| [(Some(0), Some(served.bytes), Some(status))];
+    let listed = served.succeed("nbdinfo", &["--json", &uri]);
+    assert!(listed.contains("\"mdspace:redundancy\""), "{listed}");
+    served.mdspace.settle("served");
+    assert_eq!(map(), all(0));
+    let member = served.file("m1");
+    served.mdspace.succeed(&["fail", "served", path_text(&member)]);
+    assert_eq!(map(), all(1), "degraded");
+    served.mdspace.succeed(&["remove", "served", path_text(&member)]);
+    // Member sectors: a quarter of each.
+    served.mdspace.succeed(&["set", "served", "sync_max=8192"]);
+    let new = served.images.sparse("new", 1, 18 * MIB);
+    served.mdspace.succeed(&["add", "served", path_text(&new[0])]);
+    until("the rebuild has come as far as it may", || map().len() == 2);
+    let done = served.bytes / 4;
+    until("its last step is told", || map()[0].1 == Some(done));
+    let left = Some(served.bytes - done);
+    assert_eq!(map()[..], [(Some(0), Some(done), Some(0)), (Some(done), left, Some(3))]);
+    served.mdspace.succeed(&["set", "served", "sync_max=max"]);
+    served.mdspace.settle("served");
+    assert_eq!(map(), all(0));
     served.finish();
 }
 

@@ -1,12 +1,17 @@
 //! Metadata contexts: what a block status tells of each range.
 
-use super::wire::extent_state;
+use mdspace_engine::array::{Redundancy, Stretch};
+
+use super::wire::{extent_state, redundancy_state};
 
 /// A metadata context.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub enum Context {
     /// `base:allocation`, of proto.md: what is a hole, and what reads as zeroes.
     Allocation,
+    /// `mdspace:redundancy`, ours: what is degraded, being rebuilt, not synced, or lost. It is not called a state, for md's
+    /// states are of a whole array.
+    Redundancy,
 }
 
 /// Some of the contexts.
@@ -24,12 +29,13 @@ pub struct Extent {
 
 impl Context {
     /// All that this server knows.
-    pub(super) const ALL: [Context; 1] = [Context::Allocation];
+    pub(super) const ALL: [Context; 2] = [Context::Allocation, Context::Redundancy];
 
     /// Its name on the wire: namespace, colon, leaf.
     pub fn name(self) -> &'static str {
         match self {
             Context::Allocation => "base:allocation",
+            Context::Redundancy => "mdspace:redundancy",
         }
     }
 
@@ -37,6 +43,7 @@ impl Context {
     pub(super) fn id(self) -> u32 {
         match self {
             Context::Allocation => 1,
+            Context::Redundancy => 2,
         }
     }
 
@@ -100,5 +107,23 @@ impl Extent {
     /// Nothing is allocated, and it reads as zeroes: in [`Context::Allocation`].
     pub fn hole(length_bytes: u64) -> Extent {
         Extent { length_bytes, status: extent_state::HOLE | extent_state::ZERO }
+    }
+    /// Kept once, as on a level without copies and parity: in [`Context::Redundancy`].
+    pub fn single(length_bytes: u64) -> Extent {
+        Extent { length_bytes, status: redundancy_state::SINGLE }
+    }
+}
+
+/// In [`Context::Redundancy`].
+impl From<Stretch> for Extent {
+    fn from(Stretch { sectors, redundancy }: Stretch) -> Extent {
+        let Redundancy { degraded, rebuilding, unsynced, lost, is_single } = redundancy;
+        let when = |condition: bool, flag: u32| if condition { flag } else { 0 };
+        let status = when(degraded, redundancy_state::DEGRADED)
+            | when(rebuilding, redundancy_state::REBUILDING)
+            | when(unsynced, redundancy_state::UNSYNCED)
+            | when(lost, redundancy_state::LOST)
+            | when(is_single, redundancy_state::SINGLE);
+        Extent { length_bytes: sectors * 512, status }
     }
 }

@@ -143,7 +143,11 @@ impl Server {
             }
             Command::BlockStatus { .. } => {
                 let bytes = &self.disk[range];
-                self.session.extents(request, |Context::Allocation| extents(bytes));
+                let length = bytes.len() as u64;
+                self.session.extents(request, |context| match context {
+                    Context::Allocation => extents(bytes),
+                    Context::Redundancy => vec![Extent::single(length)],
+                });
             }
             Command::Flush | Command::Cache | Command::Write { .. } => self.session.done(request),
         }
