@@ -93,6 +93,10 @@ impl VolumePart for DevicePart {
             self.end(slot, &done);
         }
     }
+
+    fn discards(&self) -> bool {
+        self.info.discard_zeroes
+    }
 }
 
 impl OpOwner for DevicePart {

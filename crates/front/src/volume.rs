@@ -41,6 +41,11 @@ pub trait VolumePart {
         }
     }
 
+    /// Whether a discard does anything.
+    fn discards(&self) -> bool {
+        true
+    }
+
     /// What is best discarded or zeroed as a whole, in sectors from a multiple of itself on.
     fn unit_sectors(&self) -> u64 {
         1
@@ -76,6 +81,10 @@ impl VolumePart for ArrayLane {
                 stretches.into_iter().map(Extent::from).collect()
             }
         }
+    }
+
+    fn discards(&self) -> bool {
+        ArrayLane::discards(self)
     }
 
     fn unit_sectors(&self) -> u64 {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
+use mdspace_front::listener::ListenError;
 use mdspace_front::nbd::{
     BlockSizes, Budget, Export, Exports, Keeper, ReadOnlySwitch, ServerLimits,
 };
@@ -170,6 +171,9 @@ impl Fronts {
             match keeper.keep() {
                 Ok(false) => {}
                 Ok(true) => renewed.push(address),
+                Err(ListenError::Tls(error)) => {
+                    troubles.push(format!("{address} keeps the certificates that it has: {error}"));
+                }
                 Err(error) => troubles.push(format!("no client may find {address}: {error}")),
             }
         }

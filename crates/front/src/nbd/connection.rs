@@ -246,11 +246,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                         self.writing.begins(request.payload_bytes());
                         *writing = Some(self.prepare(request));
                     }
-                    Command::Trim { .. } | Command::WriteZeroes { fast: false, .. }
-                        if request.length_bytes > PIECE_SECTORS * SECTOR_BYTES =>
-                    {
-                        self.execute_in_pieces(request);
-                    }
+                    _ if self.takes_long(&request) => self.execute_in_pieces(request),
                     Command::Trim { .. } | Command::WriteZeroes { .. } => {
                         let whole = Some(self.begin_whole(&request).await);
                         self.execute(UnderWay { whole, ..UnderWay::new(request) });
@@ -387,6 +383,16 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         }
     }
 
+    /// Whether a request changes so much, without a payload, that it goes in pieces.
+    fn takes_long(&self, request: &Request) -> bool {
+        let changes = match request.command {
+            Command::Trim { .. } => self.volume.discards(),
+            Command::WriteZeroes { fast, .. } => !fast,
+            _ => false,
+        };
+        changes && request.length_bytes > PIECE_SECTORS * SECTOR_BYTES
+    }
+
     /// Gives up or zeroes a long range: whoever writes a part of one of its blocks waits for one piece of it.
     fn execute_in_pieces(self: &Rc<Self>, request: Request) {
         let flush_next = match request.command {
@@ -422,6 +428,8 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             let queue = Queue::new();
             self.volume.submit(&queue, 0, work);
             queue.next().await.result?;
+            // Memory answers at once; others of the lane have their turn.
+            self.lane.pause().await;
         }
         Ok(())
     }
