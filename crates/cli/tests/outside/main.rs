@@ -3,6 +3,7 @@
 //! program out, since most of it needs the programs that `tools/fetch` unpacks.
 
 #[path = "../../../front/tests/common/certificates.rs"]
+#[expect(dead_code, reason = "other tests revoke some")]
 mod certificates;
 mod clients;
 mod docs;

@@ -5,9 +5,13 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 
 use rcgen::{
-    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
-    KeyUsagePurpose,
+    BasicConstraints, CertificateParams, CertificateRevocationListParams, ExtendedKeyUsagePurpose,
+    IsCa, Issuer, KeyIdMethod, KeyPair, KeyUsagePurpose, RevokedCertParams, SerialNumber,
+    date_time_ymd,
 };
+
+/// The number of each client's certificate.
+const CLIENT_SERIAL: u64 = 7;
 
 /// One who signs.
 pub(crate) struct Authority {
@@ -42,6 +46,26 @@ impl Authority {
         self.write_pair(directory, "client", ExtendedKeyUsagePurpose::ClientAuth);
     }
 
+    /// `ca-crl.pem`: clients are revoked, or it is a list of nobody.
+    pub(crate) fn write_list(&self, directory: &Path, clients_are_revoked: bool) {
+        let revoked = RevokedCertParams {
+            serial_number: SerialNumber::from(CLIENT_SERIAL),
+            revocation_time: date_time_ymd(2025, 1, 1),
+            reason_code: None,
+            invalidity_date: None,
+        };
+        let list = CertificateRevocationListParams {
+            this_update: date_time_ymd(2025, 1, 1),
+            next_update: date_time_ymd(2099, 1, 1),
+            crl_number: SerialNumber::from(1),
+            issuing_distribution_point: None,
+            revoked_certs: if clients_are_revoked { vec![revoked] } else { Vec::new() },
+            key_identifier_method: KeyIdMethod::Sha256,
+        };
+        let list = list.signed_by(&self.issuer).expect("signed").pem().expect("text");
+        fs::write(directory.join("ca-crl.pem"), list).expect("written");
+    }
+
     fn write_pair(&self, directory: &Path, who: &str, usage: ExtendedKeyUsagePurpose) {
         fs::create_dir_all(directory).expect("a directory");
         let names = vec!["localhost".to_owned(), "127.0.0.1".to_owned()];
@@ -50,6 +74,9 @@ impl Authority {
         // QEMU wants both.
         params.key_usages =
             vec![KeyUsagePurpose::DigitalSignature, KeyUsagePurpose::KeyEncipherment];
+        if usage == ExtendedKeyUsagePurpose::ClientAuth {
+            params.serial_number = Some(SerialNumber::from(CLIENT_SERIAL));
+        }
         params.extended_key_usages = vec![usage];
         let key = KeyPair::generate().expect("a key");
         let cert = params.signed_by(&key, &self.issuer).expect("signed");

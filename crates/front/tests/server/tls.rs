@@ -195,6 +195,21 @@ fn who_has_no_certificate_of_the_right_ca_is_not_served() {
 }
 
 #[test]
+fn who_was_revoked_is_not_served() {
+    let keys = Keys::new();
+    let server = keys.folder.path().join("server");
+    keys.authority.write_list(&server, false);
+    on_both_at(&keys.address(), ServerLimits::default(), |served| {
+        keys.authority.write_list(&server, false);
+        served.server().keeper().keep().expect("kept");
+        assert!(TlsClient::new(served, &keys.client()).is_some(), "nobody is on the list");
+        keys.authority.write_list(&server, true);
+        served.server().keeper().keep().expect("kept");
+        assert!(TlsClient::new(served, &keys.client()).is_none());
+    });
+}
+
+#[test]
 fn what_comes_in_plain_behind_starttls_is_no_option() {
     let keys = Keys::new();
     on_both_at(&keys.address(), ServerLimits::default(), |served| {
