@@ -17,8 +17,10 @@
 //! - [`request`]: the requests that survived every check of the protocol.
 //! - [`budget`]: memory that all clients of a process share.
 //! - [`batch`]: answers that leave together in one send, data uncopied.
+//! - [`pairs`]: connections whose other ends the kernel's driver has.
 //! - [`client`]: the other end, small, for tests and tools.
 
+mod arrivals;
 pub mod batch;
 pub mod budget;
 pub mod client;
@@ -26,6 +28,7 @@ mod connection;
 pub mod context;
 pub mod export;
 mod handshake;
+pub mod pairs;
 mod reply;
 pub mod request;
 pub mod server;
@@ -38,6 +41,7 @@ pub use batch::{Batch, Data, Piece};
 pub use budget::Budget;
 pub use context::{Context, Contexts, Extent};
 pub use export::{BlockSizes, Export, ExportError, Exports, ReadOnlySwitch};
+pub use pairs::PairServer;
 pub use request::{Command, Cookie, Framing, Request};
 pub use server::{Keeper, Server, ServerLimits, StillConnected};
 pub use session::{Closing, Event, Limits, Misbehaved, Session};

@@ -47,6 +47,11 @@ pub(super) trait Place {
 
     /// Whether clients are being disconnected.
     fn is_over(&self) -> bool;
+
+    /// Waits until what has just been received may be executed. False: none of it may be any more.
+    async fn admits(&self) -> bool {
+        true
+    }
 }
 
 /// What a connection needs of its server.
@@ -205,6 +210,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                     tracing::debug!(%error, "a client is gone");
                     break self.is_gone.set(true);
                 }
+            }
+            if !self.place.admits().await {
+                break;
             }
             let ended = self.read(&buffer, &mut writing).await;
             self.answering.wake();

@@ -1,12 +1,10 @@
 //! A server: one listening socket, its clients, and the lanes that they live on.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use mdspace_engine::lane::{Lane, LaneId};
@@ -21,6 +19,7 @@ use crate::tls::Identity;
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
 
+use super::arrivals::Arrivals;
 use super::budget::Budget;
 use super::connection::{Connection, Place, Terms};
 use super::export::Exports;
@@ -93,7 +92,7 @@ struct Shared {
     closing: AtomicBool,
     /// The accepting task, while it waits.
     accepting: SharedWait,
-    lanes: Vec<Arrivals>,
+    lanes: Vec<Arrivals<Presence>>,
     clients: Mutex<Clients>,
     client_left: Condvar,
 }
@@ -114,16 +113,6 @@ struct Client {
     has_place: bool,
     /// A duplicate of its socket, by which any thread can disconnect it.
     socket: OwnedFd,
-}
-
-/// Connections on their way to a lane.
-#[derive(Debug, Default)]
-struct Arrivals(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    sockets: VecDeque<(OwnedFd, Presence)>,
-    lane: Option<Waker>,
 }
 
 /// A client's entry in the list; dropped when its connection is over.
@@ -367,7 +356,8 @@ impl Shared {
     ) {
         let writes = self.limits.partial_writes.beside();
         lane.spawn(writes.watch());
-        while let Some((socket, presence)) = self.next_arrival(index).await {
+        let is_closing = || self.is_closing();
+        while let Some((socket, presence)) = self.lanes[index].next(is_closing).await {
             let socket = match Socket::new(socket) {
                 Ok(socket) => socket,
                 Err(error) => {
@@ -391,26 +381,6 @@ impl Shared {
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }
-    }
-
-    /// The next client of a lane; `None` once the server is closing.
-    async fn next_arrival(&self, index: usize) -> Option<(OwnedFd, Presence)> {
-        poll_fn(|context| {
-            let mut waiting = self.lanes[index].lock();
-            if self.is_closing() {
-                drop(waiting);
-                self.lanes[index].turn_away();
-                return Poll::Ready(None);
-            }
-            match waiting.sockets.pop_front() {
-                Some(arrival) => Poll::Ready(Some(arrival)),
-                None => {
-                    waiting.lane = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
     }
 }
 
@@ -455,30 +425,6 @@ impl Client {
     fn disconnect(&self) {
         // One that cannot be disconnected any more is gone.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
-    }
-}
-
-impl Arrivals {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, socket: OwnedFd, presence: Presence) {
-        self.lock().sockets.push_back((socket, presence));
-        self.wake();
-    }
-
-    /// Drops all who have not begun.
-    fn turn_away(&self) {
-        let sockets = std::mem::take(&mut self.lock().sockets);
-        drop(sockets);
-    }
-
-    fn wake(&self) {
-        let lane = self.lock().lane.take();
-        if let Some(waker) = lane {
-            waker.wake();
-        }
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, Data, Weight};
-use super::context::{Context, Extent};
+use super::context::{Context, Contexts, Extent};
 use super::export::{Export, Exports};
 use super::handshake::{Handshake, Step};
 use super::reply::Reply;
@@ -169,6 +169,17 @@ impl<B: Data> Session<B> {
             handshake.require_tls();
         }
         self
+    }
+
+    /// A connection whose other end knows the first export already, as the kernel's driver does: it begins with requests,
+    /// and its replies are simple ones.
+    pub fn in_transmission(exports: Arc<Exports>, limits: Limits) -> Session<B> {
+        let (framing, contexts) = (Framing::Simple, Contexts::default());
+        let agreed = Agreement { export: 0, framing, contexts };
+        let phase = Phase::Transmission(Transmission::default());
+        let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
+        let (agreed, ready) = (Some(agreed), Batch::new());
+        Session { exports, limits, phase, agreed, held, allowed_bytes, ready, spare: None }
     }
 
     /// The export, once transmission has begun.
