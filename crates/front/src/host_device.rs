@@ -100,13 +100,13 @@ pub fn claim_open(device: impl AsFd) -> Option<File> {
 }
 
 /// Opens a device and claims it: as long as this is open no one else can.
-fn claim(device: &Path) -> io::Result<File> {
+pub fn claim(device: &Path) -> io::Result<File> {
     let flags = OFlags::EXCL.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(device)
 }
 
-/// Whether someone else has the device, a partition of it, or the disk whose partition it is.
-fn is_claimed(refusal: &io::Error) -> bool {
+/// Whether a claim was refused since someone else has the device, a partition of it, or the disk whose partition it is.
+pub fn is_claimed(refusal: &io::Error) -> bool {
     refusal.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }
 
@@ -215,6 +215,14 @@ fn seers() -> Vec<PathBuf> {
         fs::read_link(process.join("ns/mnt")).is_ok_and(|namespace| known.insert(namespace))
     })
     .collect()
+}
+
+/// Whether a file system on a device is mounted, in whatever mount namespace.
+pub(crate) fn is_mounted_anywhere(number: u64) -> bool {
+    seers().iter().any(|process| {
+        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        mounts_on(number, &mounts).next().is_some()
+    })
 }
 
 /// The mounts whose file systems have their bytes on a device.

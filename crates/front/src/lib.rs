@@ -9,6 +9,7 @@
 //! - [`fuse`]: the same for FUSE: the array as a file.
 //! - [`host_device`]: a block device of this host as which an array is served.
 //! - [`loop_device`]: a loop device over that file.
+//! - [`nbd_device`]: a device of the host's nbd driver.
 
 pub mod address;
 pub mod device;
@@ -19,6 +20,8 @@ pub mod listener;
 pub mod loop_device;
 mod making;
 pub mod nbd;
+pub mod nbd_device;
+mod netlink;
 mod partial_writes;
 pub mod peer;
 mod pieces;
