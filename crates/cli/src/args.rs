@@ -33,7 +33,7 @@ use span::Span;
 #[command(name = "mdspace", version, disable_help_subcommand = true)]
 #[command(
     after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
-    device, or what `mdspace help member` lists; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock or \
+    device, or what `mdspace help member` lists; FRONT is block, nbd-device, loop, fuse:/dir, nbd:unix:/path.sock or \
     nbd:tcp:[host:]port, with ?ro for read-only."
 )]
 pub(crate) struct CommandLine {
@@ -158,6 +158,14 @@ pub(crate) enum Verb {
         id: u64,
         /// The device's name, and the device.
         link: Vec<PathBuf>,
+    },
+    /// Opens a device of the nbd driver for the process that serves it; started by that.
+    #[command(name = "__open-device", hide = true)]
+    DeviceOpener {
+        /// The device's name.
+        name: PathBuf,
+        /// The device.
+        device: PathBuf,
     },
 }
 

@@ -284,6 +284,7 @@ impl ServingProcess {
         for front in fronts {
             notes.push(self.fronts.open(front, &self.name, &self.array)?);
         }
+        notes.extend(self.fronts.release_left(&self.name, &self.array));
         let system = |error: io::Error| {
             let what = format!("cannot open the control socket of {}", self.name);
             Failure::new(what, error, "check the rights of the run directory")

@@ -9,9 +9,9 @@ use std::str::FromStr;
 use crate::rights::Rights;
 use crate::tls::Tls;
 
-/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `fuse:/DIR`, `loop` or `block`. Behind `?` stand options,
-/// with `&` between them: `ro`, for TCP `tls=/DIR`, `tls-verify` and `insecure`, for Unix sockets [rights](Rights). Its text
-/// form parses to the same value.
+/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `fuse:/DIR`, `loop`, `nbd-device` or `block`. Behind `?`
+/// stand options, with `&` between them: `ro`, for TCP `tls=/DIR`, `tls-verify` and `insecure`, for Unix sockets
+/// [rights](Rights). Its text form parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
@@ -31,6 +31,8 @@ pub enum Endpoint {
     Fuse(PathBuf),
     /// A loop device over such a file.
     Loop,
+    /// A device of the host's nbd driver.
+    NbdDevice,
     /// A block device, by the best way that this host has.
     Block,
 }
@@ -58,7 +60,7 @@ pub enum Socket {
 pub enum AddressError {
     /// Another kind of front end.
     #[error(
-        "{0:?} is no front end: give block, loop, fuse:/DIR, nbd:unix:/PATH or nbd:tcp:[HOST:]PORT"
+        "{0:?} is no front end: give block, nbd-device, loop, fuse:/DIR, nbd:unix:/PATH or nbd:tcp:[HOST:]PORT"
     )]
     Kind(String),
     /// None, or one that depends on where it is read.
@@ -104,6 +106,7 @@ impl Address {
         let kind = || AddressError::Kind(text.to_string());
         let mut endpoint = match endpoint.split_once(':') {
             None if endpoint == "loop" => Endpoint::Loop,
+            None if endpoint == "nbd-device" => Endpoint::NbdDevice,
             None if endpoint == "block" => Endpoint::Block,
             Some(("fuse", directory)) => Endpoint::Fuse(parse_path(directory)?),
             Some(("nbd", socket)) => Endpoint::Nbd(match socket.split_once(':') {
@@ -177,6 +180,7 @@ impl fmt::Display for Address {
         }
         match &self.endpoint {
             Endpoint::Loop => f.write_str("loop")?,
+            Endpoint::NbdDevice => f.write_str("nbd-device")?,
             Endpoint::Block => f.write_str("block")?,
             Endpoint::Fuse(directory) => write!(f, "fuse:{}", directory.display())?,
             Endpoint::Nbd(Socket::Unix(path)) => write!(f, "nbd:unix:{}", path.display())?,

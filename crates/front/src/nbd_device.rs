@@ -104,6 +104,11 @@ pub enum NbdDeviceError {
         "{0} was left by a crash, is in use, and has another size or another right to write: unmount it first"
     )]
     Differs(PathBuf),
+    /// Larger than a page of this host's memory.
+    #[error(
+        "the nbd driver of this kernel takes no logical blocks of {0} bytes: serve it with loop, or over NBD"
+    )]
+    Block(u32),
     /// The system refused.
     #[error("the nbd driver gives no device: {0}")]
     System(#[from] io::Error),
@@ -217,7 +222,8 @@ impl NbdDevice {
             .u64(driver::attribute::BLOCK_SIZE_BYTES, export.block_sizes.minimum().into())
             .u64(driver::attribute::SERVER_FLAGS, server.flags().into())
             .text(driver::attribute::BACKEND_IDENTIFIER, &identity.0);
-        let told = family.ask(driver::command::CONNECT, &with_sockets(attributes, &sockets))?;
+        let told = family.ask(driver::command::CONNECT, &with_sockets(attributes, &sockets));
+        let told = told.map_err(|error| refused(error, export.block_sizes.minimum()))?;
         let index = told.find(driver::attribute::INDEX);
         let index = index.and_then(|index| Some(u32::from_ne_bytes(index.try_into().ok()?)));
         let index = Index(index.ok_or_else(|| io::Error::other("it does not say which"))?);
@@ -293,7 +299,6 @@ impl NbdDevice {
     }
 }
 
-/// Its claim would open it: another process has that.
 impl HostDevice for NbdDevice {
     fn path(&self) -> &Path {
         &self.path
@@ -331,6 +336,19 @@ fn devices() -> Vec<(Index, Identity)> {
     let mut ours: Vec<_> = known.filter(|(_, identity)| identity.0.starts_with(OURS)).collect();
     ours.sort_by_key(|(index, _)| *index);
     ours
+}
+
+/// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
+pub fn release_left(identity: &Identity, folder: &Path) -> Vec<PathBuf> {
+    let left = devices().into_iter().filter(|(_, known)| known == identity);
+    let Ok(family) = family() else { return Vec::new() };
+    let is_left = |index| matches!(ServedLock::take(index, folder), Ok(Some(_)));
+    let left: Vec<Index> = left.map(|(index, _)| index).filter(|index| is_left(*index)).collect();
+    left.iter().for_each(|index| give_up(&family, *index));
+    left.into_iter()
+        .filter(|index| index.identity().as_ref() == Some(identity))
+        .map(Index::path)
+        .collect()
 }
 
 /// Ends a device that a crash left, unless it is in use: its array may come back.
@@ -373,6 +391,15 @@ impl HostDevice for Left {
 
     fn is_detached(&self) -> bool {
         false
+    }
+}
+
+/// Why the driver gives no device.
+fn refused(error: io::Error, block_bytes: u32) -> NbdDeviceError {
+    let is_invalid = error.kind() == io::ErrorKind::InvalidInput;
+    match is_invalid && block_bytes as usize > rustix::param::page_size() {
+        true => NbdDeviceError::Block(block_bytes),
+        false => error.into(),
     }
 }
 

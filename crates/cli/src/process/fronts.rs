@@ -1,15 +1,14 @@
 //! Where the array is served: open and close fronts, and say who is connected.
 
+use std::path::PathBuf;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
-use mdspace_front::listener::ListenError;
-use mdspace_front::nbd::{
-    BlockSizes, Budget, Export, Exports, Keeper, ReadOnlySwitch, ServerLimits,
-};
+use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
+use mdspace_front::nbd_device::{self, Identity};
 use mdspace_front::volume::Volume;
 
 use super::array::ServedArray;
@@ -19,8 +18,11 @@ use crate::report::FrontReport;
 
 mod block_device;
 mod closing;
+mod driven;
 mod front;
 pub(crate) mod mount_guard;
+pub(crate) mod opener;
+mod way;
 
 use closing::Closings;
 pub(super) use front::Prepared;
@@ -54,10 +56,29 @@ impl Fronts {
         let exports = exports(name, &status)?
             .switched_by(&self.read_only)
             .with_lineage(array.members().table().lineage());
-        let opened = array.with_running(|running| self.serve(front, name, exports, running));
+        let identity = Identity::of_array(&status.uuid.to_string());
+        let opened =
+            array.with_running(|running| self.serve(front, name, identity, exports, running));
         opened.unwrap_or_else(|| {
             Err(Failure::new("no front opens", "the array is stopped", "assemble it again"))
         })
+    }
+
+    /// Ends devices that a crash left, and that no front goes on with. Gives lines for the user: some are in use.
+    pub(super) fn release_left(&self, name: &ArrayName, array: &ServedArray) -> Vec<String> {
+        let (Ok(()), Ok(status)) = (nbd_device::is_loaded(), array.status()) else {
+            return Vec::new();
+        };
+        let Ok(folder) = block_device::folder() else { return Vec::new() };
+        let identity = Identity::of_array(&status.uuid.to_string());
+        let in_use = nbd_device::release_left(&identity, folder);
+        let line = |device: PathBuf| {
+            let device = device.display();
+            format!(
+                "{device} was left by a crash, and is in use: it goes on with `mdspace serve {name} nbd-device`"
+            )
+        };
+        in_use.into_iter().map(line).collect()
     }
 
     /// Tells those who connect from now on whether they may only read, by what the array says of itself now: of
@@ -69,11 +90,12 @@ impl Fronts {
         Ok(status)
     }
 
-    /// Serves any volume at a front; returns a line for the user.
+    /// Serves any volume at a front; returns a line for the user. A device that a crash left is known by its `identity`.
     pub(super) fn serve<V: Volume>(
         &self,
         front: Prepared,
         name: &ArrayName,
+        identity: Identity,
         exports: Exports,
         volume: &V,
     ) -> Result<String, Failure> {
@@ -82,7 +104,7 @@ impl Fronts {
         }
         let (budget, partial_writes) = (self.budget.clone(), self.partial_writes.clone());
         let limits = ServerLimits { budget, partial_writes, ..ServerLimits::default() };
-        let (front, note) = front.open(name, exports, limits, volume)?;
+        let (front, note) = front.open(name, identity, exports, limits, volume)?;
         let mut list = self.list();
         if self.closings.are_of_a_stop() {
             // The stop that came meanwhile waits for this.
@@ -162,19 +184,17 @@ impl Fronts {
         Ok(notes)
     }
 
-    /// Makes sockets anew whose files were deleted; gives their addresses, and what went wrong with others.
+    /// Makes sockets anew whose files were deleted, and connections that the kernel has cut off; gives the addresses of
+    /// sockets, and what went wrong with others.
     pub(super) fn keep(&self) -> (Vec<String>, Vec<String>) {
         let keeper = |front: &Front| Some((front.address().to_string(), front.keeper()?));
-        let keepers: Vec<(String, Keeper)> = self.list().iter().filter_map(keeper).collect();
+        let keepers: Vec<_> = self.list().iter().filter_map(keeper).collect();
         let (mut renewed, mut troubles) = (Vec::new(), Vec::new());
-        for (address, keeper) in keepers {
-            match keeper.keep() {
+        for (address, keep) in keepers {
+            match keep() {
                 Ok(false) => {}
                 Ok(true) => renewed.push(address),
-                Err(ListenError::Tls(error)) => {
-                    troubles.push(format!("{address} keeps the certificates that it has: {error}"));
-                }
-                Err(error) => troubles.push(format!("no client may find {address}: {error}")),
+                Err(error) => troubles.push(format!("{address}: {error}")),
             }
         }
         (renewed, troubles)

@@ -13,6 +13,7 @@ use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
 use mdspace_front::flushes::Flushes;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
+use mdspace_front::nbd_device::Identity;
 use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
 use super::descriptors::{self, Needs};
@@ -243,7 +244,8 @@ impl MultipathProcess {
         };
         let exports = Exports::new(vec![export]).map_err(failed)?;
         let exports = exports.with_lineage(device.lanes.members().lineage());
-        self.fronts.serve(front, &self.name, exports, &device)
+        let identity = Identity::of_multipath(self.name.as_str());
+        self.fronts.serve(front, &self.name, identity, exports, &device)
     }
 
     fn report(&self, claims: bool) -> DeviceReport {

@@ -24,6 +24,7 @@ fn addresses_parse_and_print_alike() {
         ("nbd:tcp:0.0.0.0:1?insecure", tcp(Some("0.0.0.0"), 1, true), false),
         ("fuse:/mnt/a b", Endpoint::Fuse("/mnt/a b".into()), false),
         ("loop?ro", Endpoint::Loop, true),
+        ("nbd-device?ro", Endpoint::NbdDevice, true),
         ("block", Endpoint::Block, false),
     ];
     for (text, endpoint, read_only) in cases {
@@ -88,7 +89,7 @@ fn rights_of_a_socket_parse_and_print_alike() {
     }
     let twice = AddressError::Option("group=b".into());
     assert_eq!(Address::parse("nbd:unix:/a?group=a&group=b"), Err(twice));
-    for front in ["nbd:tcp:1", "fuse:/a", "loop", "block"] {
+    for front in ["nbd:tcp:1", "fuse:/a", "loop", "nbd-device", "block"] {
         let told = AddressError::Option("mode=0660".into());
         assert_eq!(Address::parse(&format!("{front}?mode=0660")), Err(told));
     }
@@ -111,9 +112,18 @@ fn a_path_that_a_user_types_may_begin_in_the_current_directory() {
 #[test]
 fn what_is_no_address_is_refused_with_the_reason() {
     let refused = |text: &str| Address::parse(text).expect_err(text);
-    for text in
-        ["", "nbd", "nbd:", "nbd:/a", "nbd:udp:1", "fuse", "loop:", "block:/dev/a", "NBD:tcp:1"]
-    {
+    for text in [
+        "",
+        "nbd",
+        "nbd:",
+        "nbd:/a",
+        "nbd:udp:1",
+        "fuse",
+        "loop:",
+        "nbd-device:0",
+        "block:/dev/a",
+        "NBD:tcp:1",
+    ] {
         assert_eq!(refused(text), AddressError::Kind(text.into()));
     }
     for path in ["", "a.sock", "./a.sock"] {
@@ -129,7 +139,7 @@ fn what_is_no_address_is_refused_with_the_reason() {
         assert_eq!(refused(&format!("nbd:tcp:{host}:1")), AddressError::Host(host.into()));
     }
     assert_eq!(refused("nbd:tcp:1?rw"), AddressError::Option("rw".into()));
-    for front in ["nbd:unix:/a", "fuse:/a", "loop", "block"] {
+    for front in ["nbd:unix:/a", "fuse:/a", "loop", "nbd-device", "block"] {
         let option = AddressError::Option("insecure".into());
         assert_eq!(refused(&format!("{front}?insecure")), option);
     }
