@@ -387,8 +387,8 @@ pub(crate) struct EventsArgs {
 pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// block, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, with ?ro for read-only, and for TCP
-    /// ?tls=DIR. unserve needs no option.
+    /// block, nbd-device, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT or nbd:tcp:HOST:PORT, with ?ro for read-only, and
+    /// for TCP ?tls=DIR. unserve needs no option.
     #[arg(value_parser = Address::parse_here)]
     pub(crate) front: Address,
 }

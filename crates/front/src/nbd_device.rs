@@ -4,19 +4,21 @@
 //!
 //! A device outlives the process that serves it: its requests wait for another one for ten minutes. The array's next
 //! process knows it by the text that the driver keeps for it, and gives it new connections. The driver then sends again
-//! what was not answered, half a minute after it was sent first at the latest. What the dead process had under way of
-//! these requests is over by then: the kernel keeps that process' locks on the members until its last I/O there has
-//! ended, and no array starts before it has them. What it had sent over a network or a path, and nobody had answered,
-//! is in the records of late writes, which the start of a member reads.
+//! what was not answered, within half a minute. What the dead process had under way of these requests is over by then:
+//! the kernel keeps that process' locks on the members until its last I/O there has ended, and no array starts before
+//! it has them. What it had sent over a network or a path, and nobody had answered, is in the records of late writes,
+//! which are made before the first write, and which the start of a member reads.
 //!
 //! A process that serves a device must never wait for that device: when it is killed it would wait for its own answer.
 //! So it never opens it. Who opens it may read from it (a look for partitions), and who closes it last writes to it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
 
 use crate::host_device::{HostDevice, is_mounted_anywhere, place_of};
 use crate::making::{Held, Making};
@@ -61,6 +63,10 @@ mod driver {
 
 /// How long requests wait for another process when theirs is gone, in seconds. After that they fail.
 const DEAD_CONNECTION_TIMEOUT_S: u64 = 600;
+
+/// How often the lock of a device is asked for that may only be looked at, and after what time again.
+const LOOKS: usize = 50;
+const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What the text begins with that the driver keeps for a device of ours.
 const OURS: &str = "mdspace ";
@@ -132,6 +138,13 @@ impl Index {
         device.file_name()?.to_str()?.strip_prefix("nbd")?.parse().ok().map(Self)
     }
 
+    /// Of the path of a device or of a partition of one.
+    fn of_disk(device: &Path) -> Option<Self> {
+        let name = device.file_name()?.to_str()?;
+        let disk = name.rsplit_once('p').map_or(name, |(disk, _)| disk);
+        Self::of(Path::new(name)).or_else(|| Self::of(Path::new(disk)))
+    }
+
     fn path(self) -> PathBuf {
         PathBuf::from(format!("/dev/nbd{}", self.0))
     }
@@ -191,7 +204,8 @@ impl NbdDevice {
         let _making =
             Making::begin(&folder.join("lock")).map_err(|Held(at)| NbdDeviceError::Held(at))?;
         for (index, known) in devices() {
-            let Some(lock) = ServedLock::take(index, folder)? else { continue };
+            let looks = if known == identity { LOOKS } else { 1 };
+            let Some(lock) = ServedLock::take_within(looks, index, folder)? else { continue };
             if known == identity {
                 match Self::take_over(&family, index, &identity, server, lock) {
                     Ok(device) => return Ok((device, true)),
@@ -201,7 +215,7 @@ impl NbdDevice {
                     Err(error) => return Err(error),
                 }
             }
-            give_up(&family, index);
+            give_up(&family, index, &known);
         }
         Ok((Self::new(&family, identity, server, folder)?, false))
     }
@@ -258,7 +272,7 @@ impl NbdDevice {
         let queues = fs::read_dir(place_of(&index.path()).join("mq")).map_or(1, Iterator::count);
         let device = Self::served(index, identity.clone(), queues.max(1), lock)?;
         let sockets = connect_all(server, device.connections)?;
-        device.give(family, &sockets)?;
+        give(family, index, identity, &sockets)?;
         Ok(device)
     }
 
@@ -272,25 +286,17 @@ impl NbdDevice {
         Ok(Self { index, path, number, identity, connections, _lock: lock })
     }
 
-    /// Gives it new connections in place of those that the driver has cut off. How many.
-    pub fn reconnect(&self, server: &PairServer) -> Result<usize, NbdDeviceError> {
-        let cut_off = server.cut_off(self.connections);
-        if cut_off.is_empty() {
-            return Ok(0);
-        }
+    /// Its connections that the driver has cut off.
+    pub fn cut_off(&self, server: &PairServer) -> Vec<Slot> {
+        server.cut_off(self.connections)
+    }
+
+    /// Gives it new connections in place of these.
+    pub fn reconnect(&self, server: &PairServer, cut_off: &[Slot]) -> Result<(), NbdDeviceError> {
         let family = family()?;
         let sockets = cut_off.iter().map(|slot| server.connect(*slot));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-        self.give(&family, &sockets)?;
-        Ok(sockets.len())
-    }
-
-    /// The driver takes each in place of one that is dead, and closes those that it has no place for.
-    fn give(&self, family: &Family, sockets: &[OwnedFd]) -> io::Result<()> {
-        let attributes = waiting(Attributes::default())
-            .u32(driver::attribute::INDEX, self.index.0)
-            .text(driver::attribute::BACKEND_IDENTIFIER, &self.identity.0);
-        family.ask(driver::command::RECONFIGURE, &with_sockets(attributes, sockets)).map(drop)
+        Ok(give(&family, self.index, &self.identity, &sockets)?)
     }
 
     /// N of `/dev/nbdN`.
@@ -321,6 +327,14 @@ pub fn disconnect(index: Index) -> Result<(), NbdDeviceError> {
     Ok(())
 }
 
+/// Whether this is a device of ours, or a partition of one, that no process serves: who opens it waits for its array.
+pub fn is_left(device: &Path, folder: &Path) -> bool {
+    Index::of_disk(device).is_some_and(|index| {
+        let is_ours = index.identity().is_some_and(|identity| identity.0.starts_with(OURS));
+        is_ours && !is_served(&index.path(), folder)
+    })
+}
+
 /// Whether a process serves this device of ours.
 pub fn is_served(device: &Path, folder: &Path) -> bool {
     let Some(index) = Index::of(device) else { return false };
@@ -344,21 +358,45 @@ pub fn release_left(identity: &Identity, folder: &Path) -> Vec<PathBuf> {
     let Ok(family) = family() else { return Vec::new() };
     let is_left = |index| matches!(ServedLock::take(index, folder), Ok(Some(_)));
     let left: Vec<Index> = left.map(|(index, _)| index).filter(|index| is_left(*index)).collect();
-    left.iter().for_each(|index| give_up(&family, *index));
+    left.iter().for_each(|index| give_up(&family, *index, identity));
     left.into_iter()
         .filter(|index| index.identity().as_ref() == Some(identity))
         .map(Index::path)
         .collect()
 }
 
+/// Gives a device connections. The driver takes each in place of one that is dead, and closes those that it has no place
+/// for.
+fn give(family: &Family, index: Index, identity: &Identity, sockets: &[OwnedFd]) -> io::Result<()> {
+    let attributes = waiting(Attributes::default())
+        .u32(driver::attribute::INDEX, index.0)
+        .text(driver::attribute::BACKEND_IDENTIFIER, &identity.0);
+    family.ask(driver::command::RECONFIGURE, &with_sockets(attributes, sockets)).map(drop)
+}
+
+/// Whether all connections of a device are alive. One of another container shows nothing else: neither its process nor
+/// the lock. A request that the driver sends here meanwhile it sends again elsewhere.
+fn is_alive(family: &Family, index: Index, identity: &Identity) -> io::Result<bool> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = [OwnedFd::from(theirs)];
+    give(family, index, identity, &theirs)?;
+    drop(theirs);
+    // It has an end where the driver did not take the other one.
+    ours.set_nonblocking(true)?;
+    Ok((&ours).read(&mut [0]).is_ok_and(|bytes| bytes == 0))
+}
+
 /// Ends a device that a crash left, unless it is in use: its array may come back.
-fn give_up(family: &Family, index: Index) {
+fn give_up(family: &Family, index: Index, identity: &Identity) {
     let device = index.path();
     let device = device.display();
     if is_used(index) {
         return tracing::warn!(
             "{device} was left by a crash, and is in use: start its array, or unmount it"
         );
+    }
+    if is_alive(family, index, identity).unwrap_or(false) {
+        return tracing::warn!("{device} is served by a process that is not seen here");
     }
     let attributes = Attributes::default().u32(driver::attribute::INDEX, index.0);
     match family.ask(driver::command::DISCONNECT, &attributes) {
@@ -428,6 +466,17 @@ fn connect_all(server: &PairServer, count: usize) -> io::Result<Vec<OwnedFd>> {
 struct ServedLock(#[expect(dead_code, reason = "its descriptor is the lock")] File);
 
 impl ServedLock {
+    /// The same, with patience for those who only look whether a process has it.
+    fn take_within(looks: usize, index: Index, folder: &Path) -> io::Result<Option<Self>> {
+        for _ in 1..looks {
+            if let Some(lock) = Self::take(index, folder)? {
+                return Ok(Some(lock));
+            }
+            thread::sleep(LOOK_EVERY);
+        }
+        Self::take(index, folder)
+    }
+
     /// None: a process has it. The file stays: another process may be about to lock it.
     fn take(index: Index, folder: &Path) -> io::Result<Option<Self>> {
         let path = folder.join(format!(".nbd{}.lock", index.0));

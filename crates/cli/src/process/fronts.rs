@@ -1,6 +1,6 @@
 //! Where the array is served: open and close fronts, and say who is connected.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
 use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
-use mdspace_front::nbd_device::{self, Identity};
+use mdspace_front::nbd_device::Identity;
 use mdspace_front::volume::Volume;
 
 use super::array::ServedArray;
@@ -66,12 +66,8 @@ impl Fronts {
 
     /// Ends devices that a crash left, and that no front goes on with. Gives lines for the user: some are in use.
     pub(super) fn release_left(&self, name: &ArrayName, array: &ServedArray) -> Vec<String> {
-        let (Ok(()), Ok(status)) = (nbd_device::is_loaded(), array.status()) else {
-            return Vec::new();
-        };
-        let Ok(folder) = block_device::folder() else { return Vec::new() };
-        let identity = Identity::of_array(&status.uuid.to_string());
-        let in_use = nbd_device::release_left(&identity, folder);
+        let Ok(status) = array.status() else { return Vec::new() };
+        let in_use = block_device::release_left(&Identity::of_array(&status.uuid.to_string()));
         let line = |device: PathBuf| {
             let device = device.display();
             format!(
@@ -212,6 +208,11 @@ impl Fronts {
     fn list(&self) -> MutexGuard<'_, Vec<Front>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a crash left this device of an array: who opens it waits for that array.
+pub(crate) fn is_left(device: &Path) -> bool {
+    block_device::is_left(device)
 }
 
 fn connected(what: String, clients: &[String]) -> Failure {

@@ -8,6 +8,9 @@ fn a_device_is_known_by_its_name() {
     for other in ["/dev/nbd", "/dev/nbd0p1", "/dev/loop0", "/dev/nbd-1", ""] {
         assert_eq!(index(other), None, "{other}");
     }
+    assert_eq!(Index::of_disk(Path::new("/dev/nbd17p2")), Some(Index(17)));
+    assert_eq!(Index::of_disk(Path::new("/dev/nbd17")), Some(Index(17)));
+    assert_eq!(Index::of_disk(Path::new("/dev/loop0p1")), None);
     assert_eq!(Index(17).path(), Path::new("/dev/nbd17"));
 }
 

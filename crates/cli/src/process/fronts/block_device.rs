@@ -10,7 +10,7 @@ use std::process::ExitCode;
 
 use mdspace_front::host_device::{self, HostDevice};
 use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
-use mdspace_front::nbd_device::{self, NbdDevice};
+use mdspace_front::nbd_device::{self, Identity, NbdDevice};
 
 use crate::args::ArrayName;
 
@@ -166,10 +166,23 @@ impl Link {
     }
 }
 
-/// Where all processes that serve devices have their names, and the locks of those.
+/// Where all processes that serve devices have their names, and the locks of those. It is made if it is not there.
 pub(super) fn folder() -> io::Result<&'static Path> {
     fs::create_dir_all(NAMES)?;
     Ok(Path::new(NAMES))
+}
+
+/// Whether a crash left this device of an array: who opens it waits for that array.
+pub(super) fn is_left(device: &Path) -> bool {
+    nbd_device::is_left(device, Path::new(NAMES))
+}
+
+/// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
+pub(super) fn release_left(identity: &Identity) -> Vec<PathBuf> {
+    match nbd_device::is_loaded() {
+        Ok(()) => nbd_device::release_left(identity, Path::new(NAMES)),
+        Err(_) => Vec::new(),
+    }
 }
 
 /// Takes a device away: its name, what the kernel holds back of it, and the device itself, by `let_go`. For a process

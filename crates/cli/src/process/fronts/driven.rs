@@ -68,17 +68,19 @@ impl Driven {
         if *is_closing {
             return Ok(());
         }
+        let cut_off = self.device.device().cut_off(&self.server);
+        if cut_off.is_empty() {
+            return Ok(());
+        }
         let shown = self.device.describe();
         if self.device.is_detached() {
             return Err(format!(
                 "the kernel has given up {shown}: close that front with `mdspace unserve`, and open it again"
             ));
         }
-        match self.device.device().reconnect(&self.server) {
-            Ok(0) => {}
-            Ok(_) => tracing::warn!("the kernel has cut off connections of {shown}: made anew"),
-            Err(error) => return Err(format!("connections of {shown} were cut off: {error}")),
-        }
+        let made = self.device.device().reconnect(&self.server, &cut_off);
+        made.map_err(|error| format!("connections of {shown} were cut off: {error}"))?;
+        tracing::warn!("the kernel has cut off connections of {shown}: made anew");
         Ok(())
     }
 
@@ -96,7 +98,8 @@ impl Driven {
         match opener {
             Ok(opener) if opener.is_alone() => Ok(Some(Claim::Process(opener))),
             Ok(opener) if opener.finds_nothing() => Ok(None),
-            Ok(_) => Err(vec![self.device.in_use()]),
+            Ok(opener) if opener.is_beside_others() => Err(vec![self.device.in_use()]),
+            Ok(_) => Err(vec![format!("{shown} does not answer")]),
             Err(error) => Err(vec![format!("no process can look who uses {shown}: {error}")]),
         }
     }

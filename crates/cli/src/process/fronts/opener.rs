@@ -58,6 +58,11 @@ impl Opener {
         self.said == Some(ALONE)
     }
 
+    /// Whether somebody has claimed the device.
+    pub(super) fn is_beside_others(&self) -> bool {
+        self.said == Some(WITH_OTHERS)
+    }
+
     /// Whether there is nothing to open any more.
     pub(super) fn finds_nothing(&self) -> bool {
         self.said == Some(NOT_AT_ALL)
