@@ -293,6 +293,9 @@ impl NbdDevice {
 
     /// Gives it new connections in place of these.
     pub fn reconnect(&self, server: &PairServer, cut_off: &[Slot]) -> Result<(), NbdDeviceError> {
+        // What is written to make room in memory may wait for this very thread: none of its own allocations may wait
+        // for that in turn.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
         let family = family()?;
         let sockets = cut_off.iter().map(|slot| server.connect(*slot));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;

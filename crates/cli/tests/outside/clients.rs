@@ -264,12 +264,12 @@ fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_
         # What was not answered is sent again at the end of this time: half a minute, if nothing is said.
         echo 2000 >/sys/block/${device#/dev/}/queue/io_timeout
         mount /dev/mdspace/a /run/mnt
+        first=$(serving)
         for i in 0 1 2 3 4 5 6 7 8 9; do
           dd if=$SHARE/data of=/run/mnt/$i bs=64k conv=fsync status=none
         done &
         writer=$!
         until [ -e /run/mnt/2 ]; do pause; done
-        first=$(serving)
         kill -9 $first
         while [ -e /proc/$first/exe ]; do pause; done
         kill -0 $writer || { echo "nothing was under way"; exit 1; }

@@ -1,12 +1,12 @@
 //! A server of socket pairs: each connection's other end is had by the kernel's nbd driver.
 //!
-//! There is no handshake, and nobody who comes and goes: the driver has as many connections as it was given, one for
-//! each of its queues. It cuts a connection off on which a request takes longer than 30 s, be the process stopped, and
-//! sends what was not answered there over another one. (A driver with one connection waits instead.) What it has cut
-//! off is under way here still. If a request that was sent again were executed beside that, the older one could be done
-//! last, over what was written since. So no connection executes anything before those that are cut off have ended what
-//! they have. The driver shuts a socket down before it sends its requests elsewhere: who looks at the other sockets
-//! after he has received such a request sees that.
+//! There is no handshake, and no client comes or goes: the driver has as many connections as it was given, one for each
+//! of its queues. A device with several connections cuts one off on which a request takes longer than 30 s, also where
+//! this process was stopped meanwhile, and sends what was not answered there over another one. With one connection it
+//! waits. What it has cut off is still under way here. If a request that was sent again were executed beside that, the
+//! older one could end last, over what was written since. So no connection executes anything before those that are cut
+//! off have ended what they have. The driver shuts a socket down before it sends its requests elsewhere. So who looks at
+//! the other sockets after it has received such a request sees that they are shut down.
 
 use std::cell::{Cell, RefCell};
 use std::future::pending;
