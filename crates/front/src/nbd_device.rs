@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use crate::host_device::{HostDevice, is_mounted_anywhere, place_of};
 use crate::making::{Held, Making};
-use crate::nbd::pairs::{PairServer, Slot};
+use crate::nbd::pairs::{ConnectionNumber, PairServer};
 use crate::netlink::{Attributes, Family};
 
 /// Names and numbers of the driver's family.
@@ -287,17 +287,21 @@ impl NbdDevice {
     }
 
     /// Its connections that the driver has cut off.
-    pub fn cut_off(&self, server: &PairServer) -> Vec<Slot> {
+    pub fn cut_off(&self, server: &PairServer) -> Vec<ConnectionNumber> {
         server.cut_off(self.connections)
     }
 
     /// Gives it new connections in place of these.
-    pub fn reconnect(&self, server: &PairServer, cut_off: &[Slot]) -> Result<(), NbdDeviceError> {
+    pub fn reconnect(
+        &self,
+        server: &PairServer,
+        cut_off: &[ConnectionNumber],
+    ) -> Result<(), NbdDeviceError> {
         // What is written to make room in memory may wait for this very thread: none of its own allocations may wait
         // for that in turn.
         let _ = rustix::process::configure_io_flusher_behavior(true);
         let family = family()?;
-        let sockets = cut_off.iter().map(|slot| server.connect(*slot));
+        let sockets = cut_off.iter().map(|number| server.connect(*number));
         let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
         Ok(give(&family, self.index, &self.identity, &sockets)?)
     }
@@ -461,7 +465,7 @@ fn with_sockets(attributes: Attributes, sockets: &[OwnedFd]) -> Attributes {
 }
 
 fn connect_all(server: &PairServer, count: usize) -> io::Result<Vec<OwnedFd>> {
-    (0..count).map(|slot| server.connect(Slot(slot))).collect()
+    (0..count).map(|number| server.connect(ConnectionNumber(number))).collect()
 }
 
 /// Says that a process serves a device, as long as the process has it.

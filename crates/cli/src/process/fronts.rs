@@ -1,5 +1,7 @@
 //! Where the array is served: open and close fronts, and say who is connected.
 
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -10,10 +12,12 @@ use mdspace_front::address::Address;
 use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
 use mdspace_front::nbd_device::Identity;
 use mdspace_front::volume::Volume;
+use mdspace_io::path_of_name;
 
 use super::array::ServedArray;
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::member_probe::asked_of;
 use crate::report::FrontReport;
 
 mod block_device;
@@ -118,6 +122,15 @@ impl Fronts {
     /// Whether a block device of the host has its bytes in one of them.
     pub(super) fn bear(&self, device: u64) -> bool {
         self.list().iter().any(|front| front.bears(device))
+    }
+
+    /// Whether a member's name leads to such a device. This process may not open it: it would wait for itself.
+    pub(super) fn are_below(&self, member: &str) -> bool {
+        let device = asked_of(&path_of_name(member), |path| {
+            let found = fs::metadata(path).ok()?;
+            found.file_type().is_block_device().then(|| found.rdev())
+        });
+        device.flatten().is_some_and(|device| self.bear(device))
     }
 
     /// Closes a front, whatever its options; with `force` also while clients are connected to it.

@@ -45,7 +45,7 @@ pub struct PairServer(Arc<Shared>);
 
 /// The number of a connection, from 0.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Slot(pub usize);
+pub struct ConnectionNumber(pub usize);
 
 /// Requests had not ended when patience ran out.
 #[derive(Debug, thiserror::Error)]
@@ -68,7 +68,7 @@ struct Shared {
 /// Our end of a connection.
 #[derive(Debug)]
 struct Wire {
-    slot: Slot,
+    number: ConnectionNumber,
     /// A duplicate, by which any thread can look at it, and end it.
     socket: OwnedFd,
     /// Its lane, while it waits for others to end.
@@ -144,15 +144,15 @@ impl PairServer {
     }
 
     /// Makes a connection, which a lane serves from now on; gives the driver's end.
-    pub fn connect(&self, slot: Slot) -> io::Result<OwnedFd> {
+    pub fn connect(&self, number: ConnectionNumber) -> io::Result<OwnedFd> {
         let (family, kind) = (AddressFamily::UNIX, SocketType::STREAM);
         let (ours, theirs) = socketpair(family, kind, SocketFlags::CLOEXEC, None)?;
         let wire =
-            Arc::new(Wire { slot, socket: ours.try_clone()?, waiting: SharedWait::default() });
+            Arc::new(Wire { number, socket: ours.try_clone()?, waiting: SharedWait::default() });
         self.0.change(|wires| wires.push(wire.clone()));
         let known = RefCell::default();
         let presence = Presence { wire, shared: self.0.clone(), known };
-        let lane = &self.0.lanes[slot.0 % self.0.lanes.len()];
+        let lane = &self.0.lanes[number.0 % self.0.lanes.len()];
         lane.push(ours, presence);
         // A close that came in between has not seen this one, and its lane takes no more.
         if self.0.is_closing() {
@@ -162,15 +162,15 @@ impl PairServer {
     }
 
     /// Connections of which none is left that the driver has not cut off.
-    pub fn cut_off(&self, count: usize) -> Vec<Slot> {
+    pub fn cut_off(&self, count: usize) -> Vec<ConnectionNumber> {
         let wires = self.0.wires().clone();
         let alive = are_alive(&wires);
         // Those that wait for others look again whether they are cut off themselves.
         wires.iter().for_each(|wire| wire.waiting.wake());
-        let has_one = |slot: &Slot| {
-            wires.iter().zip(&alive).any(|(wire, alive)| *alive && wire.slot == *slot)
+        let has_one = |number: &ConnectionNumber| {
+            wires.iter().zip(&alive).any(|(wire, alive)| *alive && wire.number == *number)
         };
-        (0..count).map(Slot).filter(|slot| !has_one(slot)).collect()
+        (0..count).map(ConnectionNumber).filter(|number| !has_one(number)).collect()
     }
 
     /// Ends all connections, and waits until what the kernel asked for has ended, but no longer than `patience`. One who

@@ -95,7 +95,7 @@ impl Served {
         let volume = Nothing { lanes: lanes.expect("lanes"), writes, hanging: Arc::default() };
         let exports = Exports::new(vec![export]).expect("one export");
         let server = PairServer::start(exports, PartialWrites::default(), &volume);
-        let driver = [0, 1].map(|slot| connect(&server, slot)).into();
+        let driver = [0, 1].map(|number| connect(&server, number)).into();
         Self { volume, server, written, driver }
     }
 
@@ -127,8 +127,8 @@ impl Served {
     }
 }
 
-fn connect(server: &PairServer, slot: usize) -> UnixStream {
-    let stream = UnixStream::from(server.connect(Slot(slot)).expect("a socket pair"));
+fn connect(server: &PairServer, number: usize) -> UnixStream {
+    let stream = UnixStream::from(server.connect(ConnectionNumber(number)).expect("a socket pair"));
     stream.set_read_timeout(Some(PATIENCE)).expect("a time-out");
     stream
 }
@@ -205,7 +205,7 @@ fn a_connection_that_is_cut_off_is_made_anew_and_waits_for_the_old_one() {
     send_write(&served.driver[0], HANGING_SECTOR);
     assert_eq!(served.next_write(), HANGING_SECTOR);
     served.driver[0].shutdown(std::net::Shutdown::Both).expect("it is open");
-    assert_eq!(served.server.cut_off(2), [Slot(0)]);
+    assert_eq!(served.server.cut_off(2), [ConnectionNumber(0)]);
     let anew = connect(&served.server, 0);
     assert_eq!(served.server.cut_off(2), []);
     send_write(&anew, 4);
@@ -213,7 +213,7 @@ fn a_connection_that_is_cut_off_is_made_anew_and_waits_for_the_old_one() {
     assert_eq!(served.written.try_recv().ok(), None, "the old one has a write under way");
     // One that is cut off while it waits for others ends all the same.
     anew.shutdown(std::net::Shutdown::Both).expect("it is open");
-    assert_eq!(served.server.cut_off(2), [Slot(0)]);
+    assert_eq!(served.server.cut_off(2), [ConnectionNumber(0)]);
     served.let_go();
     let third = connect(&served.server, 0);
     send_write(&third, 9);
