@@ -71,10 +71,11 @@ impl Opener {
     /// Has the device written back and taken away, and waits for that unless it `is_late`.
     pub(super) fn take_away(mut self, is_late: impl Fn() -> bool) -> End {
         let Some(mut child) = self.child.take() else { return End::Killed };
-        let told = child.stdin.take().map(|mut stdin| stdin.write_all(&[TAKE_AWAY]));
-        match told {
-            Some(Ok(())) => mount_guard::wait(&mut child, is_late),
-            _ => End::Killed,
+        // The pipe stays open: its end says that this process is gone.
+        let Some(mut pipe) = child.stdin.take() else { return End::Killed };
+        match pipe.write_all(&[TAKE_AWAY]) {
+            Ok(()) => mount_guard::wait(&mut child, is_late),
+            Err(_) => End::Killed,
         }
     }
 }
@@ -87,6 +88,14 @@ impl Drop for Opener {
         let begin = Instant::now();
         mount_guard::wait(&mut child, || begin.elapsed() >= PATIENCE);
     }
+}
+
+/// Whether the process that gave the order lives.
+fn is_still_told() -> bool {
+    let stdin = io::stdin();
+    let mut asked = [PollFd::new(&stdin, PollFlags::empty())];
+    let told = rustix::io::retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())));
+    told.is_ok() && !asked[0].revents().contains(PollFlags::HUP)
 }
 
 /// What it says, if it does so in time: a device may not answer.
@@ -121,8 +130,10 @@ pub(crate) fn run(name: PathBuf, device: &Path) -> ExitCode {
     match (is_told, opened, Index::of(device)) {
         (true, Ok(opened), Some(index)) => {
             let link = Link::known(name, device.to_owned());
-            take_away(&opened, is_alone, link, || {
-                nbd_device::disconnect(index).map_err(io::Error::other)
+            take_away(&opened, is_alone, link, || match is_still_told() {
+                true => nbd_device::disconnect(index).map_err(io::Error::other),
+                // The next process may serve the device by now: it is that one's.
+                false => Err(io::Error::other("who ordered it is gone")),
             })
         }
         // It has gone already.
