@@ -6,6 +6,7 @@
 # make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...; root builds
 #                nothing in another user's source: `make build`, then `sudo make install`
 # make uninstall takes all of that away
+# make package   a Debian package and a tarball of a release, in target/package
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
 # limit of its own. Two tests of a group run side by side, except of clients, paths, instructions and matrix; each
@@ -27,8 +28,8 @@ SIM := $(TARGET)/debug/sim
 # What is built once and runs for a second.
 WEAK_MEMORY := CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
-.PHONY: demo build install uninstall check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
-	outside tree kernel clients mounts members paths kills documents durability instructions interop matrix fuzz
+.PHONY: demo build install uninstall package check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
+	outside tree kernel clients mounts members paths kills documents durability instructions interop packages matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -45,6 +46,9 @@ install: $(PROGRAM)
 uninstall:
 	@DESTDIR="$(DESTDIR)" tools/install --remove "$(PREFIX)"
 
+package: $(PROGRAM)
+	@tools/package "$(PROGRAM)" "$(TARGET)/package"
+
 $(TARGET)/release/mdspace: $(BUILD_FIRST)
 	@true
 
@@ -52,7 +56,7 @@ check: fmt lint docs unit model spec sim exhaustive tree
 
 test: tools check kernel clients mounts members paths kills documents durability interop
 
-test-all: test instructions every-sequence matrix fuzz
+test-all: test instructions every-sequence packages matrix fuzz
 
 soak: tools
 	tools/soak $(SECONDS)
@@ -154,6 +158,10 @@ interop: outside
 matrix: outside
 	@$(GROUP) matrix 14400 $(OUTSIDE) matrix::
 	@MDSPACE_EVERY_LEVEL=yes $(GROUP) "matrix of states" 3600 $(OUTSIDE) interop::states:: interop::stress:: $(IN_MATRIX)
+
+# What dpkg does with a release of the tests' own program.
+packages: outside
+	@$(GROUP) packages 600 $(OUTSIDE) package::
 
 # Every target for SECONDS, 10 minutes without: on stable Rust, guided by coverage.
 fuzz:

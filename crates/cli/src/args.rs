@@ -33,7 +33,7 @@ use span::Span;
 #[command(name = "mdspace", version, disable_help_subcommand = true)]
 #[command(
     after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
-    device, or what `mdspace help member` lists; FRONT is block, loop, fuse:/dir, nbd:unix:/path.sock, \
+    device, or what `mdspace help member` lists; FRONT is block, nbd-device, loop, fuse:/dir, nbd:unix:/path.sock, \
     nbd:tcp:[host:]port or vhost-user:/path.sock, with ?ro for read-only."
 )]
 pub(crate) struct CommandLine {
@@ -158,6 +158,14 @@ pub(crate) enum Verb {
         id: u64,
         /// The device's name, and the device.
         link: Vec<PathBuf>,
+    },
+    /// Opens a device of the nbd driver for the process that serves it; started by that.
+    #[command(name = "__open-device", hide = true)]
+    DeviceOpener {
+        /// The device's name.
+        name: PathBuf,
+        /// The device.
+        device: PathBuf,
     },
 }
 
@@ -379,8 +387,8 @@ pub(crate) struct EventsArgs {
 pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// block, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT, nbd:tcp:HOST:PORT or vhost-user:PATH, with ?ro for read-only.
-    /// unserve needs no option.
+    /// block, nbd-device, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT, nbd:tcp:HOST:PORT or vhost-user:PATH, with ?ro for
+    /// read-only, and for TCP ?tls=DIR. unserve needs no option.
     #[arg(value_parser = Address::parse_here)]
     pub(crate) front: Address,
 }

@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use io_uring::{IoUring, Probe, opcode};
+use mdspace_front::nbd_device::{self, NbdDeviceError};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -43,6 +44,7 @@ impl Diagnosis {
             numa(),
             device("FUSE", "/dev/fuse", "modprobe fuse"),
             device("loop", "/dev/loop-control", "modprobe loop"),
+            nbd(),
             device("ublk", "/dev/ublk-control", "modprobe ublk_drv"),
             program("blkid", "apt install util-linux"),
             program("mdadm", "apt install mdadm"),
@@ -156,6 +158,17 @@ fn device(name: &'static str, path: &str, cure: &str) -> Finding {
             lacking(name, format!("{path}: {error}"), "run as root, or join the group of it", false)
         }
         Err(_) => lacking(name, format!("no {path}"), cure, false),
+    }
+}
+
+/// The kernel's driver, which serves arrays as `/dev/nbdN`. It has no device by which it is asked.
+fn nbd() -> Finding {
+    match nbd_device::is_loaded() {
+        Ok(()) => ok("nbd", "the kernel's nbd driver is loaded".into()),
+        Err(NbdDeviceError::NoDriver) => {
+            lacking("nbd", "the kernel's nbd driver is not loaded".into(), "modprobe nbd", false)
+        }
+        Err(error) => lacking("nbd", error.to_string(), "run as root", false),
     }
 }
 

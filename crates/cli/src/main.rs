@@ -24,6 +24,7 @@ mod member_search;
 mod output;
 mod own_dir;
 mod process;
+mod programs;
 mod render;
 mod report;
 mod run_dir;

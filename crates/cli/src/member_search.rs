@@ -18,6 +18,7 @@ use crate::config::UuidWord;
 use crate::failure::Failure;
 use crate::member_probe::{self, Look, asked_of, is_same_place, superblock_of_remote};
 use crate::output;
+use crate::process::fronts::is_left;
 use crate::process::paths_of;
 
 /// The block devices of this host, one a line behind two lines of heading.
@@ -288,9 +289,11 @@ pub(crate) fn lasting_name(device: &Path, by_id: &Path) -> Option<String> {
     names.into_iter().next()
 }
 
-/// The block devices of this host.
+/// The block devices of this host. A device that a crash left of an array waits for this very search.
 pub(crate) fn block_devices() -> io::Result<Vec<PathBuf>> {
-    fs::read_to_string(PARTITIONS).map(|partitions| devices(&partitions))
+    let mut devices = devices(&fs::read_to_string(PARTITIONS)?);
+    devices.retain(|device| !is_left(device));
+    Ok(devices)
 }
 
 /// `/proc/partitions` as paths: the fourth column, `!` standing for `/`.

@@ -37,6 +37,7 @@ mod members;
 pub(crate) mod multipath;
 mod neighbours;
 mod places;
+mod reclaim;
 mod recorder;
 mod rotating;
 mod saved;
@@ -154,7 +155,9 @@ pub(crate) fn serve(task: &Task, seat: Seat, run_dir: &RunDir) -> Result<ExitCod
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
     let lock = Arc::new(lock);
+    let apart = reclaim::stand_apart();
     let served = seat.with_log(name, run_dir, |without_log| {
+        reclaim::tell(&apart);
         serve_with_log(task, seat, run_dir, &lock, without_log)
     });
     ending::hold_to_the_end(lock, served.is_err());
@@ -281,6 +284,7 @@ impl ServingProcess {
         for front in fronts {
             notes.push(self.fronts.open(front, &self.name, &self.array)?);
         }
+        notes.extend(self.fronts.release_left(&self.name, &self.array));
         let system = |error: io::Error| {
             let what = format!("cannot open the control socket of {}", self.name);
             Failure::new(what, error, "check the rights of the run directory")

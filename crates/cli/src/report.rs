@@ -259,6 +259,9 @@ pub(crate) struct FrontReport {
     /// The file or the block device by which programs of this host reach it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) device: Option<String>,
+    /// How clients of NBD name it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) uri: Option<String>,
     /// The clients that are connected.
     pub(crate) clients: Vec<String>,
 }

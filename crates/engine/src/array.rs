@@ -34,6 +34,7 @@ pub mod plan;
 mod points;
 mod read;
 mod reconstruct;
+mod redundancy;
 mod refused;
 mod round;
 mod row_writes;
@@ -71,6 +72,7 @@ pub use array_lane::ArrayLane;
 pub use command::{Action, Command, CommandError, Reply, Undecided};
 #[cfg(feature = "controls")]
 pub use points::Point;
+pub use redundancy::{Redundancy, Stretch};
 #[cfg(feature = "controls")]
 pub use rules::{Asked, BrokenHere, Rule};
 pub use start::{Start, StartMember};

@@ -10,7 +10,7 @@ use std::any::Any;
 use std::cell::RefCell;
 use std::ops::{Deref, DerefMut, Range};
 use std::rc::Rc;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
@@ -177,6 +177,48 @@ impl Source for SharedBytes {
     }
     fn take(&self, offset: usize, out: &mut [u8]) {
         out.copy_from_slice(&self[offset..offset + out.len()]);
+    }
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+}
+
+/// Zeroes to write, of at most [`Zeroes::BYTES_MAX`]. All requests take them from the same memory: however many are under
+/// way, they need no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Zeroes(usize);
+
+impl Zeroes {
+    /// The most that one request writes.
+    pub(crate) const BYTES_MAX: usize = 1 << 20;
+
+    /// So many bytes.
+    pub(crate) fn new(bytes: usize) -> Self {
+        assert!(bytes <= Self::BYTES_MAX, "more zeroes than there are in one piece");
+        Self(bytes)
+    }
+}
+
+impl Deref for Zeroes {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        static ALL: OnceLock<Buffer> = OnceLock::new();
+        &ALL.get_or_init(|| Buffer::zeroed(Self::BYTES_MAX))[..self.0]
+    }
+}
+
+impl Source for Zeroes {
+    fn len(&self) -> usize {
+        self.0
+    }
+    fn stable(&self) -> Option<&[u8]> {
+        Some(self)
+    }
+    fn shared(&self) -> Option<SharedBytes> {
+        Some(Arc::new(*self))
+    }
+    fn take(&self, _: usize, out: &mut [u8]) {
+        out.fill(0);
     }
     fn as_any(&self) -> &dyn Any {
         self

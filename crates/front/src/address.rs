@@ -1,14 +1,17 @@
 //! Where a front end answers, as users write it.
 
+mod uri;
+
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
 use crate::rights::Rights;
+use crate::tls::Tls;
 
-/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `vhost-user:/path.sock`, `fuse:/DIR`, `loop` or `block`.
-/// Behind `?` stand options, with `&` between them: `ro`, for TCP `insecure`, for Unix sockets [rights](Rights). Its text
-/// form parses to the same value.
+/// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `vhost-user:/path.sock`, `fuse:/DIR`, `loop`,
+/// `nbd-device` or `block`. Behind `?` stand options, with `&` between them: `ro`, for TCP `tls=/DIR`, `tls-verify` and
+/// `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
@@ -30,6 +33,8 @@ pub enum Endpoint {
     Fuse(PathBuf),
     /// A loop device over such a file.
     Loop,
+    /// A device of the host's nbd driver.
+    NbdDevice,
     /// A block device, by the best way that this host has.
     Block,
 }
@@ -47,6 +52,8 @@ pub enum Socket {
         port: u16,
         /// Addresses that other machines reach are allowed.
         insecure: bool,
+        /// Clients are served over TLS alone.
+        tls: Option<Tls>,
     },
 }
 
@@ -55,7 +62,7 @@ pub enum Socket {
 pub enum AddressError {
     /// Another kind of front end.
     #[error(
-        "{0:?} is no front end: give block, loop, fuse:/DIR, nbd:unix:/PATH, nbd:tcp:[HOST:]PORT or vhost-user:/PATH"
+        "{0:?} is no front end: give block, nbd-device, loop, fuse:/DIR, nbd:unix:/PATH, nbd:tcp:[HOST:]PORT or vhost-user:/PATH"
     )]
     Kind(String),
     /// None, or one that depends on where it is read.
@@ -69,9 +76,12 @@ pub enum AddressError {
     Host(String),
     /// Something unknown after the question mark.
     #[error(
-        "unknown option {0:?}: ro is known, for TCP insecure, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
+        "unknown option {0:?}: ro is known, for TCP insecure, tls=DIRECTORY and tls-verify, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
     )]
     Option(String),
+    /// Certificates of clients are asked for, and not TLS.
+    #[error("tls-verify is nothing without tls=DIRECTORY, which has the certificates")]
+    VerifyWithoutTls,
 }
 
 impl Address {
@@ -98,6 +108,7 @@ impl Address {
         let kind = || AddressError::Kind(text.to_string());
         let mut endpoint = match endpoint.split_once(':') {
             None if endpoint == "loop" => Endpoint::Loop,
+            None if endpoint == "nbd-device" => Endpoint::NbdDevice,
             None if endpoint == "block" => Endpoint::Block,
             Some(("vhost-user", path)) => Endpoint::VhostUser(parse_path(path)?),
             Some(("fuse", directory)) => Endpoint::Fuse(parse_path(directory)?),
@@ -108,21 +119,43 @@ impl Address {
             }),
             _ => return Err(kind()),
         };
-        let (mut read_only, mut rights) = (false, Rights::default());
+        let (mut read_only, mut rights, mut verify) = (false, Rights::default(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match (option, &mut endpoint) {
                 ("ro", _) => read_only = true,
                 ("insecure", Endpoint::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
+                ("tls-verify" | "tls-verify=on", Endpoint::Nbd(Socket::Tcp { .. })) => {
+                    verify = Some(true);
+                }
+                ("tls-verify=off", Endpoint::Nbd(Socket::Tcp { .. })) => verify = Some(false),
+                (option, Endpoint::Nbd(Socket::Tcp { tls: tls @ None, .. }))
+                    if option.starts_with("tls=") =>
+                {
+                    let directory = parse_path(&option["tls=".len()..])?;
+                    *tls = Some(Tls { directory, verify: None });
+                }
                 (option, endpoint) if endpoint.unix_path().is_some() && rights.take(option) => {}
                 _ => return Err(AddressError::Option(option.to_string())),
             }
+        }
+        match (&mut endpoint, verify) {
+            (Endpoint::Nbd(Socket::Tcp { tls: Some(tls), .. }), verify) => tls.verify = verify,
+            (_, Some(_)) => return Err(AddressError::VerifyWithoutTls),
+            _ => {}
         }
         Ok(Address { endpoint, read_only, rights })
     }
 
     /// Whether both answer at the same place, whatever their options.
     pub fn is_where(&self, other: &Address) -> bool {
-        self.clone().open_to_others().endpoint == other.clone().open_to_others().endpoint
+        let place = |address: &Address| {
+            let mut endpoint = address.endpoint.clone();
+            if let Endpoint::Nbd(Socket::Tcp { insecure, tls, .. }) = &mut endpoint {
+                (*insecure, *tls) = (false, None);
+            }
+            endpoint
+        };
+        place(self) == place(other)
     }
 
     /// The same front end, at an address that other machines may reach.
@@ -160,11 +193,12 @@ impl fmt::Display for Address {
         }
         match &self.endpoint {
             Endpoint::Loop => f.write_str("loop")?,
+            Endpoint::NbdDevice => f.write_str("nbd-device")?,
             Endpoint::Block => f.write_str("block")?,
             Endpoint::VhostUser(path) => write!(f, "vhost-user:{}", path.display())?,
             Endpoint::Fuse(directory) => write!(f, "fuse:{}", directory.display())?,
             Endpoint::Nbd(Socket::Unix(path)) => write!(f, "nbd:unix:{}", path.display())?,
-            Endpoint::Nbd(Socket::Tcp { host, port, insecure }) => {
+            Endpoint::Nbd(Socket::Tcp { host, port, insecure, tls }) => {
                 match host {
                     None => write!(f, "nbd:tcp:{port}")?,
                     Some(host) if host.contains(':') => write!(f, "nbd:tcp:[{host}]:{port}")?,
@@ -172,6 +206,12 @@ impl fmt::Display for Address {
                 }
                 if *insecure {
                     options.push("insecure".to_owned());
+                }
+                if let Some(Tls { directory, verify }) = tls {
+                    options.push(format!("tls={}", directory.display()));
+                    let verify =
+                        verify.map(|verify| if verify { "tls-verify" } else { "tls-verify=off" });
+                    options.extend(verify.map(str::to_owned));
                 }
             }
         }
@@ -190,7 +230,7 @@ fn parse_tcp(place: &str) -> Result<Socket, AddressError> {
     };
     let port = port.parse().map_err(|_| AddressError::Port(place.to_string()))?;
     let host = host.map(parse_host).transpose()?;
-    Ok(Socket::Tcp { host, port, insecure: false })
+    Ok(Socket::Tcp { host, port, insecure: false, tls: None })
 }
 
 fn parse_host(text: &str) -> Result<String, AddressError> {

@@ -12,11 +12,9 @@ use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_io::{LaneIo, Lanes};
 
 use crate::flushes::{DurableWrite, Flushes};
+use crate::pieces::{PIECE_SECTORS, pieces};
 use crate::tags::Tags;
 use crate::volume::{Volume, VolumePart};
-
-/// The most sectors that one I/O discards or zeroes. A path has as long for it as for any other, and may have to write it.
-const PIECE_SECTORS: u64 = 1 << 17;
 
 /// An open member on all lanes.
 #[derive(Clone, Debug)]
@@ -95,6 +93,10 @@ impl VolumePart for DevicePart {
             self.end(slot, &done);
         }
     }
+
+    fn discards(&self) -> bool {
+        self.info.discard_zeroes
+    }
 }
 
 impl OpOwner for DevicePart {
@@ -118,7 +120,8 @@ impl DevicePart {
         result_of(&self.lane.io(io).await)
     }
 
-    /// Discards or zeroes a long range, one piece after the other. What is to be durable is flushed at the end.
+    /// Discards or zeroes a long range, one piece after the other: a path has as long for one as for any other I/O, and may
+    /// have to write it. What is to be durable is flushed at the end.
     fn in_pieces(
         self: &Rc<Self>,
         (queue, tag): (&Rc<Queue>, u64),
@@ -127,14 +130,13 @@ impl DevicePart {
         is_durable: bool,
     ) {
         let (this, queue) = (self.clone(), queue.clone());
-        let pieces = async move || {
-            let end = sector + sectors;
-            for at in (sector..end).step_by(PIECE_SECTORS as usize) {
-                this.io(piece(at, PIECE_SECTORS.min(end - at))).await?;
+        let all = async move || {
+            for part in pieces(sector..sector + sectors, 1) {
+                this.io(piece(part.start, part.end - part.start)).await?;
             }
             if is_durable { this.flushed().await } else { Ok(()) }
         };
-        self.lane.spawn(async move { queue.end(tag, pieces().await) });
+        self.lane.spawn(async move { queue.end(tag, all().await) });
     }
 
     /// What is to be done; nothing where a discard cannot be.

@@ -31,15 +31,15 @@ pub trait HostDevice: Send + Sync {
         self.path().display().to_string()
     }
 
-    /// One more descriptor, unless it is detached.
-    fn open(&self) -> Option<File> {
-        if self.is_detached() { None } else { File::open(self.path()).ok() }
+    /// That somebody has claimed it who shows nowhere, in words.
+    fn in_use(&self) -> String {
+        format!("{} is in use: see `lsblk {}`", self.name(), self.name())
     }
 
     /// What uses the device: mounts, what else has claimed it, and processes that have it open, as far as this user
     /// sees them. Not the process that keeps it. Once it is detached its number is another's, as are its users.
     ///
-    /// Who has claimed it and shows nowhere is found by a [`claim`](Self::claim) alone.
+    /// Who has claimed it and shows nowhere is found by a [`claim`] alone.
     fn users(&self, keeper: Option<u32>) -> Vec<String> {
         if self.is_detached() {
             return Vec::new();
@@ -59,23 +59,6 @@ pub trait HostDevice: Send + Sync {
         let devices = mdspace_io::devices_on(self.number());
         let others = openers(&devices).filter(|process| !own.contains(&Some(*process)));
         others.map(describe_process).collect()
-    }
-
-    /// Has the device for itself, as long as what this gives is kept: no file system is mounted from it then, and
-    /// nothing is mapped over it. None where it is detached, or cannot be opened. An error says what uses it.
-    fn claim(&self, keeper: Option<u32>) -> Result<Option<File>, Vec<String>> {
-        let users = self.users(keeper);
-        if !users.is_empty() {
-            return Err(users);
-        }
-        match claim(self.path()) {
-            _ if self.is_detached() => Ok(None),
-            Ok(claimed) => Ok(Some(claimed)),
-            Err(error) if is_claimed(&error) => {
-                Err(vec![format!("{} is in use: see `lsblk {}`", self.name(), self.name())])
-            }
-            Err(_) => Ok(None),
-        }
     }
 
     /// Whether a block device has its bytes here: it is this one, a partition of it, or a mapping over it.
@@ -100,13 +83,13 @@ pub fn claim_open(device: impl AsFd) -> Option<File> {
 }
 
 /// Opens a device and claims it: as long as this is open no one else can.
-fn claim(device: &Path) -> io::Result<File> {
+pub fn claim(device: &Path) -> io::Result<File> {
     let flags = OFlags::EXCL.bits().cast_signed();
     OpenOptions::new().read(true).custom_flags(flags).open(device)
 }
 
-/// Whether someone else has the device, a partition of it, or the disk whose partition it is.
-fn is_claimed(refusal: &io::Error) -> bool {
+/// Whether a claim was refused since someone else has the device, a partition of it, or the disk whose partition it is.
+pub fn is_claimed(refusal: &io::Error) -> bool {
     refusal.raw_os_error() == Some(Errno::BUSY.raw_os_error())
 }
 
@@ -215,6 +198,14 @@ fn seers() -> Vec<PathBuf> {
         fs::read_link(process.join("ns/mnt")).is_ok_and(|namespace| known.insert(namespace))
     })
     .collect()
+}
+
+/// Whether a file system on a device is mounted, in whatever mount namespace.
+pub(crate) fn is_mounted_anywhere(number: u64) -> bool {
+    seers().iter().any(|process| {
+        let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
+        mounts_on(number, &mounts).next().is_some()
+    })
 }
 
 /// The mounts whose file systems have their bytes on a device.

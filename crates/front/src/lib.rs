@@ -2,6 +2,7 @@
 //!
 //! - [`Address`]: where a front end answers, as users write it.
 //! - [`listener`], [`rights`], [`peer`]: sockets, who may connect to them, and who does.
+//! - [`tls`]: who a server is, and whom it lets in.
 //! - [`volume`]: what is served: an array on one lane.
 //! - [`device`]: a single member, served as it is.
 //! - [`nbd`]: the protocol, and its server.
@@ -9,6 +10,7 @@
 //! - [`vhost_user`]: the disk of a virtual machine.
 //! - [`host_device`]: a block device of this host as which an array is served.
 //! - [`loop_device`]: a loop device over that file.
+//! - [`nbd_device`]: a device of the host's nbd driver.
 
 pub mod address;
 pub mod device;
@@ -19,10 +21,14 @@ pub mod listener;
 pub mod loop_device;
 mod making;
 pub mod nbd;
+pub mod nbd_device;
+mod netlink;
 mod partial_writes;
 pub mod peer;
+mod pieces;
 pub mod rights;
 mod tags;
+pub mod tls;
 pub mod vhost_user;
 pub mod volume;
 mod wait;

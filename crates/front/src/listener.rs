@@ -7,6 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 use rustix::fs::Mode;
@@ -15,6 +16,7 @@ use rustix::net::{AddressFamily, Shutdown, SocketAddrUnix, SocketFlags, SocketTy
 use crate::address::{Address, Endpoint, Socket};
 use crate::making::{Held, Making};
 use crate::rights::{Rights, RightsError, SocketMode};
+use crate::tls::{Identity, TlsError};
 
 /// Connections that may wait to be accepted.
 const BACKLOG: i32 = 128;
@@ -35,6 +37,7 @@ pub struct Listener {
     socket: OwnedFd,
     address: Address,
     reachable_from: Option<IpAddr>,
+    identity: Option<Arc<Identity>>,
 }
 
 /// The file that names a Unix socket, with what tells it from a later one at the same path.
@@ -59,20 +62,37 @@ pub enum ListenError {
     /// Other machines would reach the address.
     #[error(
         "{address} can be reached from other machines, and NBD asks nobody who they are: \
-         use a loopback address, or say --insecure, or ?insecure behind {front}"
+         use a loopback address, TLS (tls=DIRECTORY), or say --insecure, or ?insecure behind {front}"
     )]
     Insecure {
         /// The address that is no loopback address.
         address: IpAddr,
         /// The front end as written.
-        front: Address,
+        front: Box<Address>,
     },
+    /// Other machines would reach the address, and TLS asks none of them who it is.
+    #[error(
+        "{address} can be reached from other machines, and nobody is asked for a certificate: \
+         put ca-cert.pem into {directory}, use a loopback address, or say --insecure, or \
+         insecure behind {front}"
+    )]
+    Unasked {
+        /// The address that is no loopback address.
+        address: IpAddr,
+        /// Where the certificates are.
+        directory: PathBuf,
+        /// The front end as written.
+        front: Box<Address>,
+    },
+    /// There is no TLS.
+    #[error(transparent)]
+    Tls(#[from] TlsError),
     /// The host has no address.
     #[error("{0} has no address: check the name")]
     NoAddress(String),
     /// Another kind of front end.
     #[error("{0} is no socket to listen on")]
-    NoSocket(Address),
+    NoSocket(Box<Address>),
     /// The socket cannot be given to whom it is for.
     #[error(transparent)]
     Rights(#[from] RightsError),
@@ -80,7 +100,7 @@ pub enum ListenError {
     #[error("cannot listen at {front}: {source}")]
     Io {
         /// The front end as written.
-        front: Address,
+        front: Box<Address>,
         /// What the system said.
         source: io::Error,
     },
@@ -92,7 +112,7 @@ impl Listener {
     /// A Unix socket is for the same user only (mode 0600) from its first moment. It gets the rights of its address before
     /// it takes clients. A socket file at which no process answers is replaced, any other file is left alone.
     pub fn bind(address: &Address) -> Result<Listener, ListenError> {
-        let failed = |source| ListenError::Io { front: address.clone(), source };
+        let failed = |source| ListenError::Io { front: address.clone().into(), source };
         match &address.endpoint {
             Endpoint::Nbd(Socket::Unix(path)) | Endpoint::VhostUser(path) => {
                 // Before the folder is held: it may take a while.
@@ -108,24 +128,30 @@ impl Listener {
                 }
                 rustix::net::listen(&socket, BACKLOG).map_err(|error| failed(error.into()))?;
                 let address = address.clone();
-                Ok(Listener { socket, address, reachable_from: None, file })
+                Ok(Listener { socket, address, reachable_from: None, identity: None, file })
             }
-            Endpoint::Nbd(Socket::Tcp { host, port, insecure }) => {
+            Endpoint::Nbd(Socket::Tcp { host, port, insecure, tls }) => {
+                // Before the system is asked: it may take a while, and a word of it be wrong.
+                let identity = tls.as_ref().map(Identity::read).transpose()?.map(Arc::new);
                 let places = resolve(host.as_deref(), *port).map_err(failed)?;
                 if places.is_empty() {
                     return Err(ListenError::NoAddress(host.clone().unwrap_or_default()));
                 }
                 let open = places.iter().map(SocketAddr::ip).find(|ip| !ip.is_loopback());
                 if let (Some(open), false) = (open, insecure) {
-                    return Err(ListenError::Insecure { address: open, front: address.clone() });
+                    refuse_strangers(address, open, identity.as_deref())?;
                 }
-                Listener::bind_tcp(address, &places).map_err(failed)
+                Listener::bind_tcp(address, &places, identity).map_err(failed)
             }
-            _ => Err(ListenError::NoSocket(address.clone())),
+            _ => Err(ListenError::NoSocket(address.clone().into())),
         }
     }
 
-    fn bind_tcp(address: &Address, places: &[SocketAddr]) -> io::Result<Listener> {
+    fn bind_tcp(
+        address: &Address,
+        places: &[SocketAddr],
+        identity: Option<Arc<Identity>>,
+    ) -> io::Result<Listener> {
         let socket = TcpListener::bind(places)?;
         let place = socket.local_addr()?;
         let mut address = address.clone();
@@ -133,7 +159,7 @@ impl Listener {
             *port = place.port();
         }
         let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());
-        Ok(Listener { socket: socket.into(), address, reachable_from, file: None })
+        Ok(Listener { socket: socket.into(), address, reachable_from, identity, file: None })
     }
 
     /// What tells whether clients find it, for one who looks now and then.
@@ -147,15 +173,26 @@ impl Listener {
         &self.address
     }
 
+    /// What its clients are served over TLS with, and nothing else.
+    pub fn identity(&self) -> Option<&Arc<Identity>> {
+        self.identity.as_ref()
+    }
+
     /// What the operator must know about this socket.
-    pub fn warning(&self) -> Option<String> {
+    pub fn warnings(&self) -> Vec<String> {
         let may = if self.address.read_only { "read" } else { "read and overwrite" };
-        let of_tcp = self.reachable_from.map(|ip| {
+        let asks = self.identity.as_ref().is_some_and(|identity| identity.asks_clients());
+        let of_tcp = self.reachable_from.filter(|_| !asks).map(|ip| {
             format!("whoever can connect to {ip} may {may} the array: NBD asks nobody who they are")
         });
         let is_for_all = self.address.rights.mode.is_some_and(SocketMode::is_for_all);
-        of_tcp
-            .or_else(|| is_for_all.then(|| format!("every user of this host may {may} the array")))
+        let of_unix = is_for_all.then(|| format!("every user of this host may {may} the array"));
+        let open_key = self.identity.as_ref().and_then(|identity| identity.open_key());
+        let of_key = open_key.map(|path| {
+            let path = path.display();
+            format!("other users of this host can read {path}: take that from them with chmod 600")
+        });
+        of_tcp.into_iter().chain(of_unix).chain(of_key).collect()
     }
 
     /// Refuses further clients. The path of a Unix socket is free when this returns.
@@ -268,6 +305,23 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     rustix::fs::fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
     rustix::net::bind(&socket, &SocketAddrUnix::new(path)?)?;
     Ok(socket)
+}
+
+/// Nobody from elsewhere is served without having said who he is.
+fn refuse_strangers(
+    front: &Address,
+    address: IpAddr,
+    identity: Option<&Identity>,
+) -> Result<(), ListenError> {
+    let front = front.clone().into();
+    match identity {
+        None => Err(ListenError::Insecure { address, front }),
+        Some(identity) if identity.asks_clients() => Ok(()),
+        Some(identity) => {
+            let directory = identity.directory().to_path_buf();
+            Err(ListenError::Unasked { address, directory, front })
+        }
+    }
 }
 
 fn resolve(host: Option<&str>, port: u16) -> io::Result<Vec<SocketAddr>> {

@@ -16,7 +16,7 @@ use rustix::ioctl::{self, Setter};
 use mdspace_io::LoopInfo;
 
 use crate::fuse::mount;
-use crate::host_device::{HostDevice, openers, place_of};
+use crate::host_device::{HostDevice, claim, is_claimed, openers, place_of};
 
 /// Another program may take the device that was free a moment ago.
 const TRIES: usize = 16;
@@ -112,6 +112,30 @@ impl LoopDevice {
             }
         }
         Err(failed(io::Error::other("other programs take every loop device that is free")))
+    }
+}
+
+/// Its users' descriptors: while another process keeps it, none of these is the last that is closed.
+impl LoopDevice {
+    /// One more descriptor, unless it is detached.
+    pub fn open(&self) -> Option<File> {
+        if self.is_detached() { None } else { File::open(&self.path).ok() }
+    }
+
+    /// Has the device for itself, as long as what this gives is kept: no file system is mounted from it then, and
+    /// nothing is mapped over it. None where it is detached, or cannot be opened. An error says what uses it besides
+    /// the process that keeps it.
+    pub fn claim(&self, keeper: Option<u32>) -> Result<Option<File>, Vec<String>> {
+        let users = self.users(keeper);
+        if !users.is_empty() {
+            return Err(users);
+        }
+        match claim(&self.path) {
+            _ if self.is_detached() => Ok(None),
+            Ok(claimed) => Ok(Some(claimed)),
+            Err(error) if is_claimed(&error) => Err(vec![self.in_use()]),
+            Err(_) => Ok(None),
+        }
     }
 }
 

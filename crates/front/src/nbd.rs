@@ -1,4 +1,4 @@
-//! NBD, the network block device protocol: fixed newstyle handshake, simple and structured replies.
+//! NBD, the network block device protocol: fixed newstyle handshake, simple and structured replies, extended headers.
 //!
 //! Source: `doc/proto.md` of the NetworkBlockDevice project (public domain). All integers on the
 //! wire are big-endian.
@@ -13,28 +13,36 @@
 //!
 //! - [`export`]: what is offered: names, sizes, block sizes, abilities.
 //! - [`session`]: one connection, its limits, its events.
+//! - [`context`]: what a block status may tell.
 //! - [`request`]: the requests that survived every check of the protocol.
 //! - [`budget`]: memory that all clients of a process share.
 //! - [`batch`]: answers that leave together in one send, data uncopied.
+//! - [`pairs`]: connections whose other ends the kernel's driver has.
 //! - [`client`]: the other end, small, for tests and tools.
 
+mod arrivals;
 pub mod batch;
 pub mod budget;
 pub mod client;
 mod connection;
+pub mod context;
 pub mod export;
 mod handshake;
+pub mod pairs;
 mod reply;
 pub mod request;
 pub mod server;
 pub mod session;
+mod transport;
 
 use mdspace_io::nbd_wire as wire;
 
 pub use batch::{Batch, Data, Piece};
 pub use budget::Budget;
+pub use context::{Context, Contexts, Extent};
 pub use export::{BlockSizes, Export, ExportError, Exports, ReadOnlySwitch};
-pub use request::{Command, Cookie, Request};
+pub use pairs::PairServer;
+pub use request::{Command, Cookie, Framing, Request};
 pub use server::{Keeper, Server, ServerLimits, StillConnected};
-pub use session::{Closing, Event, Extent, Limits, Misbehaved, Session};
+pub use session::{Closing, Event, Limits, Misbehaved, Session};
 pub use wire::Errno;

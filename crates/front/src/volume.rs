@@ -1,5 +1,6 @@
 //! What a front end serves: an array, or anything that takes the same requests.
 
+use std::ops::Range;
 use std::rc::Rc;
 
 use mdspace_engine::array::ArrayLane;
@@ -7,7 +8,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::request::{Queue, Request};
 use mdspace_io::{LaneIo, RunningArray};
 
-use crate::nbd::Extent;
+use crate::nbd::{Context, Extent};
 
 /// Something that runs on lanes and can be served there.
 pub trait Volume {
@@ -30,10 +31,24 @@ pub trait VolumePart {
     /// Starts a request; its end will stand in `queue` with `tag`.
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request);
 
-    /// What is allocated from `offset_bytes` on, for at least one byte; by default everything.
-    #[expect(unused_variables, reason = "everything is allocated alike")]
-    fn allocation(&self, offset_bytes: u64, length_bytes: u32) -> Vec<Extent> {
-        vec![Extent { length_bytes, hole: false, zero: false }]
+    /// The extents of a range of whole blocks, in bytes and not empty, in a context: from its start, for at least one byte.
+    /// By default everything is allocated, and kept once.
+    fn extents(&self, context: Context, bytes: Range<u64>) -> Vec<Extent> {
+        let length_bytes = bytes.end - bytes.start;
+        match context {
+            Context::Allocation => vec![Extent::allocated(length_bytes)],
+            Context::Redundancy => vec![Extent::single(length_bytes)],
+        }
+    }
+
+    /// Whether a discard does anything.
+    fn discards(&self) -> bool {
+        true
+    }
+
+    /// What is best discarded or zeroed as a whole, in sectors from a multiple of itself on.
+    fn unit_sectors(&self) -> u64 {
+        1
     }
 }
 
@@ -56,5 +71,23 @@ impl Volume for RunningArray {
 impl VolumePart for ArrayLane {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         ArrayLane::submit(self, queue, tag, request);
+    }
+
+    fn extents(&self, context: Context, bytes: Range<u64>) -> Vec<Extent> {
+        match context {
+            Context::Allocation => vec![Extent::allocated(bytes.end - bytes.start)],
+            Context::Redundancy => {
+                let stretches = self.redundancy(bytes.start / 512..bytes.end / 512);
+                stretches.into_iter().map(Extent::from).collect()
+            }
+        }
+    }
+
+    fn discards(&self) -> bool {
+        ArrayLane::discards(self)
+    }
+
+    fn unit_sectors(&self) -> u64 {
+        self.row_sectors()
     }
 }

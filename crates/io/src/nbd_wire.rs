@@ -16,22 +16,23 @@ pub const REQUEST_MAGIC: u32 = 0x2560_9513;
 pub const SIMPLE_REPLY_MAGIC: u32 = 0x6744_6698;
 /// Starts one chunk of a structured reply.
 pub const STRUCTURED_REPLY_MAGIC: u32 = 0x668e_33ef;
+/// Starts every request once extended headers were agreed on.
+pub const EXTENDED_REQUEST_MAGIC: u32 = 0x21e4_1c71;
+/// Starts every chunk of a reply once extended headers were agreed on.
+pub const EXTENDED_REPLY_MAGIC: u32 = 0x6e8a_278c;
 
 /// Bytes of an option's header: magic, option, length of its data.
 pub const OPTION_HEADER_BYTES: usize = 16;
 /// Bytes of a request's header: magic, flags, type, cookie, offset, length.
 pub const REQUEST_HEADER_BYTES: usize = 28;
+/// Bytes of an extended request's header: the same, and a length of 64 bits.
+pub const EXTENDED_REQUEST_HEADER_BYTES: usize = 32;
 /// The longest string that the protocol allows.
 pub const STRING_BYTES_MAX: usize = 4096;
 /// The largest payload that clients may count on everywhere; announced as the maximum block size.
 pub const PAYLOAD_BYTES_MAX: u32 = 32 << 20;
 /// Zeroes after the reply to `EXPORT_NAME`, unless both ends agreed to leave them out.
 pub const EXPORT_NAME_PADDING: usize = 124;
-
-/// The one metadata context that proto.md defines.
-pub const BASE_ALLOCATION: &str = "base:allocation";
-/// The number under which this server knows `base:allocation`.
-pub const BASE_ALLOCATION_ID: u32 = 1;
 
 /// Handshake flags; the server's have 16 bits, the client's answer has 32.
 pub mod handshake_flag {
@@ -44,11 +45,13 @@ pub mod option {
     pub const EXPORT_NAME: u32 = 1;
     pub const ABORT: u32 = 2;
     pub const LIST: u32 = 3;
+    pub const STARTTLS: u32 = 5;
     pub const INFO: u32 = 6;
     pub const GO: u32 = 7;
     pub const STRUCTURED_REPLY: u32 = 8;
     pub const LIST_META_CONTEXT: u32 = 9;
     pub const SET_META_CONTEXT: u32 = 10;
+    pub const EXTENDED_HEADERS: u32 = 11;
 }
 
 /// Types of replies to an option; errors have bit 31.
@@ -60,8 +63,10 @@ pub mod option_reply {
     pub const ERROR: u32 = 1 << 31;
     pub const ERR_UNSUP: u32 = ERROR | 1;
     pub const ERR_INVALID: u32 = ERROR | 3;
+    pub const ERR_TLS_REQD: u32 = ERROR | 5;
     pub const ERR_UNKNOWN: u32 = ERROR | 6;
     pub const ERR_TOO_BIG: u32 = ERROR | 9;
+    pub const ERR_EXT_HEADER_REQD: u32 = ERROR | 10;
 }
 
 /// Items of information in the answer to `INFO` and `GO`.
@@ -85,6 +90,7 @@ pub mod export_flag {
     pub const CAN_MULTI_CONN: u16 = 1 << 8;
     pub const SEND_CACHE: u16 = 1 << 10;
     pub const SEND_FAST_ZERO: u16 = 1 << 11;
+    pub const BLOCK_STATUS_PAYLOAD: u16 = 1 << 12;
 }
 
 /// Types of requests.
@@ -106,6 +112,8 @@ pub mod command_flag {
     pub const DF: u16 = 1 << 2;
     pub const REQ_ONE: u16 = 1 << 3;
     pub const FAST_ZERO: u16 = 1 << 4;
+    /// Of an extended request: its length is that of a payload which follows.
+    pub const PAYLOAD_LEN: u16 = 1 << 5;
 }
 
 /// Flags and types of structured reply chunks; error chunks have bit 15 in their type.
@@ -115,6 +123,7 @@ pub mod chunk {
     pub const OFFSET_DATA: u16 = 1;
     pub const OFFSET_HOLE: u16 = 2;
     pub const BLOCK_STATUS: u16 = 5;
+    pub const BLOCK_STATUS_EXT: u16 = 6;
     pub const ERROR_BIT: u16 = 1 << 15;
     pub const ERROR: u16 = ERROR_BIT | 1;
 }
@@ -123,6 +132,15 @@ pub mod chunk {
 pub mod extent_state {
     pub const HOLE: u32 = 1 << 0;
     pub const ZERO: u32 = 1 << 1;
+}
+
+/// States of an extent in `mdspace:redundancy`; 0 is fully redundant. `docs/admin.md` says what they mean.
+pub mod redundancy_state {
+    pub const DEGRADED: u32 = 1 << 0;
+    pub const REBUILDING: u32 = 1 << 1;
+    pub const UNSYNCED: u32 = 1 << 2;
+    pub const LOST: u32 = 1 << 3;
+    pub const SINGLE: u32 = 1 << 4;
 }
 
 /// An error as it stands in a reply. The numbers are the protocol's, on every platform.

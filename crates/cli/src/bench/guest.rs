@@ -1,11 +1,11 @@
 //! Linux md in a guest: what boots it, the functions that measure it, and what they printed.
 
-use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use crate::doctor::find_program;
 use crate::failure::Failure;
+use crate::programs;
 
 /// What stands beside every figure of md's.
 pub(super) const CAVEAT: &str =
@@ -34,11 +34,7 @@ pub(super) struct Guest {
 impl Guest {
     /// Finds User-Mode Linux on this machine or below `target/tools`.
     pub(super) fn find() -> Result<Self, Failure> {
-        let unpacked = env::var_os("MDSPACE_TOOLS").map(PathBuf::from).or_else(|| {
-            let own = env::current_exe().ok()?;
-            Some(own.parent()?.parent()?.join("tools"))
-        });
-        let tools = unpacked.filter(|folder| folder.join("env").is_file());
+        let tools = programs::unpacked().filter(|folder| folder.join("env").is_file());
         let there = |program: &str| find_program(program).is_some();
         let installed = ["linux.uml", "mdadm", "fio", "modprobe"].into_iter().all(there);
         if tools.is_some() || installed {

@@ -4,6 +4,7 @@
 //! counts only when all repetitions agree on its sign, whichever of the two was made and came first.
 
 mod balance;
+mod dbench;
 mod multipath;
 mod stress;
 mod tables;
@@ -25,6 +26,7 @@ use super::workload::{Side, Subject, parse};
 use super::{REPETITIONS, machine};
 
 use balance::MeasuredBalance;
+use dbench::Dbench;
 use multipath::MeasuredMultipath;
 use stress::Stress;
 use tables::{Head, Row, TABLES, Table};
@@ -46,6 +48,7 @@ struct MeasuredTable {
     head: Head,
     rows: Vec<MeasuredRow>,
     stress: Option<Stress>,
+    dbench: Option<Dbench>,
 }
 
 #[derive(Debug, Serialize)]
@@ -123,7 +126,8 @@ fn measure_table(table: &Table, span: Duration) -> Result<MeasuredTable, Failure
     let rows = rows.into_iter().map(|row| measure_row(row, of_limit, span));
     let rows = rows.collect::<Result<_, _>>()?;
     let stress = table.stress.map(|words| Stress::run(words, span)).transpose()?;
-    Ok(MeasuredTable { head: table.head, rows, stress })
+    let dbench = table.dbench.then(|| dbench::measure(span)).transpose()?;
+    Ok(MeasuredTable { head: table.head, rows, stress, dbench })
 }
 
 fn measure_row(row: Row, of_limit: bool, span: Duration) -> Result<MeasuredRow, Failure> {

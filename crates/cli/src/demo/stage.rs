@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::children::{Child, Children};
 use crate::args::ArrayName;
-use crate::doctor::find_program;
 use crate::failure::Failure;
 use crate::output::{print, print_line, print_ours};
+use crate::programs;
 use crate::run_dir::RunDir;
 
 /// Programs that the demo runs besides mdspace.
@@ -46,9 +46,12 @@ pub(super) struct Running<'a> {
 impl Stage {
     /// Finds the programs and makes the directory.
     pub(super) fn set(from: Option<PathBuf>) -> Result<Self, Failure> {
-        let programs_path = programs_path();
-        let absent: Vec<_> =
-            PROGRAMS.iter().copied().filter(|name| !is_on(&programs_path, name)).collect();
+        let programs_path = programs::path();
+        let absent: Vec<_> = PROGRAMS
+            .iter()
+            .copied()
+            .filter(|name| !programs::is_on(&programs_path, name))
+            .collect();
         if !absent.is_empty() {
             return Err(Failure::new(
                 "the demo cannot start",
@@ -243,25 +246,6 @@ fn as_typed(program: &str, words: &[&str]) -> String {
 
 fn failed(command: &str, why: &str) -> Failure {
     Failure::new(format!("the demo failed at: {command}"), why, "report it with the output above")
-}
-
-/// PATH, the administrators' folders, and the programs that tools/fetch has unpacked.
-fn programs_path() -> String {
-    let mut path = env::var("PATH").unwrap_or_default();
-    path.push_str(":/usr/local/sbin:/usr/sbin:/sbin");
-    let unpacked = env::var("MDSPACE_TOOLS").map(PathBuf::from).ok().or_else(|| {
-        let own = env::current_exe().ok()?;
-        Some(own.parent()?.parent()?.join("tools"))
-    });
-    if let Some(tools) = unpacked {
-        path.push_str(&format!(":{}", tools.join("bin").display()));
-    }
-    path
-}
-
-fn is_on(path: &str, program: &str) -> bool {
-    path.split(':').any(|folder| Path::new(folder).join(program).is_file())
-        || find_program(program).is_some()
 }
 
 /// Crates of the source tree, where this program lies in its `target`.

@@ -228,6 +228,10 @@ impl ServingProcess {
         self.refuse_present(word, &what)?;
         self.forget_old_self(word);
         self.array.refuse_owing(word, &what)?;
+        if self.fronts.are_below(word) {
+            let error = OpenError::LeadsBack { name: word.to_owned() };
+            return Err(member_probe::refused(error, &purpose));
+        }
         let opened = self.array.members().open(word, OpenMode::RUN, probed, &purpose);
         let (member, info) = opened?;
         // Where a file has holes its file system answers, and no read arrives at a front.

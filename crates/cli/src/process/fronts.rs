@@ -1,5 +1,8 @@
 //! Where the array is served: open and close fronts, and say who is connected.
 
+use std::fs;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -7,21 +10,27 @@ use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
 use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
+use mdspace_front::nbd_device::Identity;
 use mdspace_front::volume::Volume;
+use mdspace_io::path_of_name;
 
 use super::array::ServedArray;
 use crate::args::ArrayName;
 use crate::failure::Failure;
+use crate::member_probe::asked_of;
 use crate::report::FrontReport;
 
 mod block_device;
 mod closing;
+mod driven;
 mod front;
 pub(crate) mod mount_guard;
+pub(crate) mod opener;
+mod way;
 
 use closing::Closings;
 pub(super) use front::Prepared;
-use front::{Front, Keeper, Unused};
+use front::{Front, Unused};
 
 /// The fronts that are open, in the order of their opening.
 #[derive(Default)]
@@ -51,10 +60,25 @@ impl Fronts {
         let exports = exports(name, &status)?
             .switched_by(&self.read_only)
             .with_lineage(array.members().table().lineage());
-        let opened = array.with_running(|running| self.serve(front, name, exports, running));
+        let identity = Identity::of_array(&status.uuid.to_string());
+        let opened =
+            array.with_running(|running| self.serve(front, name, identity, exports, running));
         opened.unwrap_or_else(|| {
             Err(Failure::new("no front opens", "the array is stopped", "assemble it again"))
         })
+    }
+
+    /// Ends devices that a crash left, and that no front goes on with. Gives lines for the user: some are in use.
+    pub(super) fn release_left(&self, name: &ArrayName, array: &ServedArray) -> Vec<String> {
+        let Ok(status) = array.status() else { return Vec::new() };
+        let in_use = block_device::release_left(&Identity::of_array(&status.uuid.to_string()));
+        let line = |device: PathBuf| {
+            let device = device.display();
+            format!(
+                "{device} was left by a crash, and is in use: it goes on with `mdspace serve {name} nbd-device`"
+            )
+        };
+        in_use.into_iter().map(line).collect()
     }
 
     /// Tells those who connect from now on whether they may only read, by what the array says of itself now: of
@@ -66,11 +90,12 @@ impl Fronts {
         Ok(status)
     }
 
-    /// Serves any volume at a front; returns a line for the user.
+    /// Serves any volume at a front; returns a line for the user. A device that a crash left is known by its `identity`.
     pub(super) fn serve<V: Volume>(
         &self,
         front: Prepared,
         name: &ArrayName,
+        identity: Identity,
         exports: Exports,
         volume: &V,
     ) -> Result<String, Failure> {
@@ -79,7 +104,7 @@ impl Fronts {
         }
         let (budget, partial_writes) = (self.budget.clone(), self.partial_writes.clone());
         let limits = ServerLimits { budget, partial_writes, ..ServerLimits::default() };
-        let (front, note) = front.open(name, exports, limits, volume)?;
+        let (front, note) = front.open(name, identity, exports, limits, volume)?;
         let mut list = self.list();
         if self.closings.are_of_a_stop() {
             // The stop that came meanwhile waits for this.
@@ -97,6 +122,15 @@ impl Fronts {
     /// Whether a block device of the host has its bytes in one of them.
     pub(super) fn bear(&self, device: u64) -> bool {
         self.list().iter().any(|front| front.bears(device))
+    }
+
+    /// Whether a member's name leads to such a device. This process may not open it: it would wait for itself.
+    pub(super) fn are_below(&self, member: &str) -> bool {
+        let device = asked_of(&path_of_name(member), |path| {
+            let found = fs::metadata(path).ok()?;
+            found.file_type().is_block_device().then(|| found.rdev())
+        });
+        device.flatten().is_some_and(|device| self.bear(device))
     }
 
     /// Closes a front, whatever its options; with `force` also while clients are connected to it.
@@ -159,16 +193,17 @@ impl Fronts {
         Ok(notes)
     }
 
-    /// Makes sockets anew whose files were deleted; gives their addresses, and what went wrong with others.
+    /// Makes sockets anew whose files were deleted, and connections that the kernel has cut off; gives the addresses of
+    /// sockets, and what went wrong with others.
     pub(super) fn keep(&self) -> (Vec<String>, Vec<String>) {
         let keeper = |front: &Front| Some((front.address().to_string(), front.keeper()?));
-        let keepers: Vec<(String, Keeper)> = self.list().iter().filter_map(keeper).collect();
+        let keepers: Vec<_> = self.list().iter().filter_map(keeper).collect();
         let (mut renewed, mut troubles) = (Vec::new(), Vec::new());
-        for (address, keeper) in keepers {
-            match keeper.keep() {
+        for (address, keep) in keepers {
+            match keep() {
                 Ok(false) => {}
                 Ok(true) => renewed.push(address),
-                Err(error) => troubles.push(format!("no client may find {address}: {error}")),
+                Err(error) => troubles.push(format!("{address}: {error}")),
             }
         }
         (renewed, troubles)
@@ -186,6 +221,11 @@ impl Fronts {
     fn list(&self) -> MutexGuard<'_, Vec<Front>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// Whether a crash left this device of an array: who opens it waits for that array.
+pub(crate) fn is_left(device: &Path) -> bool {
+    block_device::is_left(device)
 }
 
 fn connected(what: String, clients: &[String]) -> Failure {

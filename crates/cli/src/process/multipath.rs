@@ -13,13 +13,14 @@ use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
 use mdspace_front::flushes::Flushes;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
+use mdspace_front::nbd_device::Identity;
 use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
 use super::descriptors::{self, Needs};
 use super::ending::{self, Ending, Served};
 use super::fronts::{Fronts, Prepared};
 use super::recorder::Recorder;
-use super::{Seat, answers, array, keeper, state_dir};
+use super::{Seat, answers, array, keeper, reclaim, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::client::no_array;
 use crate::control::server::{Answer, Listener, Replies};
@@ -66,7 +67,9 @@ pub(crate) fn serve(
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
     let lock = Arc::new(lock);
+    let apart = reclaim::stand_apart();
     let served = seat.with_log(name, run_dir, |without_log| {
+        reclaim::tell(&apart);
         serve_with_log(args, seat, run_dir, &lock, without_log)
     });
     ending::hold_to_the_end(lock, served.is_err());
@@ -241,7 +244,8 @@ impl MultipathProcess {
         };
         let exports = Exports::new(vec![export]).map_err(failed)?;
         let exports = exports.with_lineage(device.lanes.members().lineage());
-        self.fronts.serve(front, &self.name, exports, &device)
+        let identity = Identity::of_multipath(self.name.as_str());
+        self.fronts.serve(front, &self.name, identity, exports, &device)
     }
 
     fn report(&self, claims: bool) -> DeviceReport {

@@ -214,6 +214,9 @@ fn write_fronts(out: &mut String, report: &Report) -> fmt::Result {
         if let Some(device) = &front.device {
             field(out, "Device", device)?;
         }
+        if let Some(uri) = &front.uri {
+            field(out, "URI", uri)?;
+        }
     }
     Ok(())
 }

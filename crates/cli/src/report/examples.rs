@@ -86,6 +86,7 @@ fn report(status: &ArrayStatus) -> Report {
     let fronts = vec![FrontReport {
         address: "nbd:unix:/tmp/data.sock".into(),
         device: None,
+        uri: Some("nbd+unix:///?socket=/tmp/data.sock".into()),
         clients: vec![],
     }];
     Report {

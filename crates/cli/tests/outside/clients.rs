@@ -2,11 +2,13 @@
 
 mod vhost_user;
 
+mod tls;
+
 use std::fs;
 use std::path::PathBuf;
 use std::process::Output;
 
-use crate::harness::{Images, MIB, Mdspace, Pattern, SECTOR, Tools, path_text};
+use crate::harness::{Guest, Images, MIB, Mdspace, Pattern, SECTOR, Tools, path_text, until};
 
 /// A RAID6 of four files, served over NBD.
 struct Served {
@@ -93,6 +95,45 @@ fn nbdinfo_sees_the_size_and_what_the_front_can_do() {
     let uri = format!("nbd+unix:///?socket={}", path_text(&served.file("ro")));
     let printed = served.succeed("nbdinfo", &["--json", &uri]);
     assert!(printed.contains("\"is_read_only\": true"), "{printed}");
+    served.finish();
+}
+
+#[test]
+fn nbdinfo_maps_what_is_degraded() {
+    let served = Served::start();
+    let uri = served.uri();
+    // Offset, length and status of each range.
+    let map = || {
+        let arguments = ["--map=mdspace:redundancy", "--json", &uri];
+        let printed = served.succeed("nbdinfo", &arguments);
+        let map: serde_json::Value = serde_json::from_str(&printed).expect("nbdinfo prints JSON");
+        let number = |extent: &serde_json::Value, key: &str| extent[key].as_u64();
+        let extents = map.as_array().expect("a list").iter();
+        let extents =
+            extents.map(|it| (number(it, "offset"), number(it, "length"), number(it, "type")));
+        extents.collect::<Vec<_>>()
+    };
+    let all = |status| [(Some(0), Some(served.bytes), Some(status))];
+    let listed = served.succeed("nbdinfo", &["--json", &uri]);
+    assert!(listed.contains("\"mdspace:redundancy\""), "{listed}");
+    served.mdspace.settle("served");
+    assert_eq!(map(), all(0));
+    let member = served.file("m1");
+    served.mdspace.succeed(&["fail", "served", path_text(&member)]);
+    assert_eq!(map(), all(1), "degraded");
+    served.mdspace.succeed(&["remove", "served", path_text(&member)]);
+    // Member sectors: a quarter of each.
+    served.mdspace.succeed(&["set", "served", "sync_max=8192"]);
+    let new = served.images.sparse("new", 1, 18 * MIB);
+    served.mdspace.succeed(&["add", "served", path_text(&new[0])]);
+    until("the rebuild has come as far as it may", || map().len() == 2);
+    let done = served.bytes / 4;
+    until("its last step is told", || map()[0].1 == Some(done));
+    let left = Some(served.bytes - done);
+    assert_eq!(map()[..], [(Some(0), Some(done), Some(0)), (Some(done), left, Some(3))]);
+    served.mdspace.succeed(&["set", "served", "sync_max=max"]);
+    served.mdspace.settle("served");
+    assert_eq!(map(), all(0));
     served.finish();
 }
 
@@ -203,4 +244,59 @@ fn qemu_io_reads_back_patterns_zeroes_and_discards() {
     let wrong = String::from_utf8_lossy(&wrong.stdout).into_owned();
     assert!(wrong.contains("verification failed"), "qemu-io must notice a wrong byte: {wrong}");
     served.finish();
+}
+
+/// The kernel's own nbd driver, in a guest. Its process is killed while a program writes to a mounted file system; the
+/// next one goes on with the device, and the program notices nothing.
+#[test]
+fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_it() {
+    let images = Images::new();
+    images.sparse("m", 4, 34 * MIB);
+    Pattern { seed: 23 }.write_file(&images.folder().join("data"), 4 * MIB / SECTOR as u64, 1);
+    let script = r#"
+        modprobe nbd
+        mkdir /run/mnt
+        shape=(--level=5 --raid-devices=4 --size=32M --chunk=64 --run --force)
+        serving() { mdspace detail a | sed -n 's/.*Served by : process \([0-9]*\).*/\1/p'; }
+        assemble() { quietly mdspace assemble a --serve=nbd-device $SHARE/m{0,1,2,3}; }
+
+        quietly mdspace create a "${shape[@]}" --serve=nbd-device $SHARE/m{0,1,2,3}
+        quietly mkfs.ext4 /dev/mdspace/a
+        device=$(readlink /dev/mdspace/a)
+        # What was not answered is sent again at the end of this time: half a minute, if nothing is said.
+        echo 2000 >/sys/block/${device#/dev/}/queue/io_timeout
+        mount /dev/mdspace/a /run/mnt
+        first=$(serving)
+        for i in 0 1 2 3 4 5 6 7 8 9; do
+          dd if=$SHARE/data of=/run/mnt/$i bs=64k conv=fsync status=none
+        done &
+        writer=$!
+        until [ -e /run/mnt/2 ]; do pause; done
+        kill -9 $first
+        while [ -e /proc/$first/exe ]; do pause; done
+        kill -0 $writer || { echo "nothing was under way"; exit 1; }
+
+        assemble
+        [ "$(serving)" != $first ]
+        [ "$(readlink /dev/mdspace/a)" = $device ]
+        wait $writer
+        status=0; mdspace stop a >/dev/null 2>&1 || status=$?
+        [ $status = 1 ] || { echo "a stop of a mounted device: $status"; exit 1; }
+        umount /run/mnt
+        mount /dev/mdspace/a /run/mnt
+        for i in 0 1 2 3 4 5 6 7 8 9; do cmp /run/mnt/$i $SHARE/data; done
+        # The comparison notices a byte.
+        printf x | dd of=/run/mnt/9 bs=1 seek=100000 conv=notrunc status=none
+        ! cmp -s /run/mnt/9 $SHARE/data
+        umount /run/mnt
+        our_clean a
+
+        quietly mdspace stop a
+        [ ! -e /dev/mdspace/a ]
+        [ ! -e /sys/block/${device#/dev/}/pid ] || { echo "$device stays"; exit 1; }
+        assemble
+        quietly fsck.ext4 -fn /dev/mdspace/a
+        quietly mdspace stop a
+    "#;
+    Guest::new().share(images.folder()).limit_s(600).succeed(script);
 }

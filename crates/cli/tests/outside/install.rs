@@ -70,6 +70,58 @@ fn an_installation_is_whole_runs_and_goes_without_a_trace() {
     assert_eq!(files_below(folder.path()), BTreeSet::new());
 }
 
+/// Makes the release of this program in a folder: the Debian package, and the tarball.
+pub(crate) fn package(folder: &Path) -> [PathBuf; 2] {
+    let script = project().join("tools/package");
+    let output = Command::new(script).arg(env!("CARGO_BIN_EXE_mdspace")).arg(folder).output();
+    let output = output.expect("it runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let paths = String::from_utf8(output.stdout).expect("paths");
+    let paths: Vec<PathBuf> = paths.lines().map(PathBuf::from).collect();
+    paths.try_into().expect("two files")
+}
+
+/// What a Debian package leaves behind.
+pub(crate) fn packaged() -> impl Iterator<Item = String> {
+    FILES
+        .iter()
+        .copied()
+        .chain(["share/initramfs-tools/hooks/mdspace"])
+        .map(|file| format!("/usr/{file}"))
+}
+
+#[test]
+fn a_package_has_all_of_an_installation_and_a_tarball_installs_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let [deb, tarball] = package(folder.path());
+    let listed = Command::new("dpkg-deb").arg("--contents").arg(&deb).output().unwrap();
+    let listed = String::from_utf8(listed.stdout).unwrap();
+    let files = listed.lines().filter(|line| line.starts_with("-rw"));
+    let of_root = files.clone().filter(|line| line.contains(" root/root ")).count();
+    let path = |line: &str| line.split(" .").nth(1).unwrap().to_owned();
+    let files: BTreeSet<String> = files.map(path).collect();
+    assert_eq!(of_root, files.len(), "{listed}");
+    let (documents, installed): (BTreeSet<String>, BTreeSet<String>) =
+        files.into_iter().partition(|file| file.starts_with("/usr/share/doc/mdspace/"));
+    assert_eq!(installed, packaged().collect());
+    for document in ["README.md", "recovery.md", "changelog.gz", "copyright"] {
+        assert!(documents.contains(&format!("/usr/share/doc/mdspace/{document}")), "{document}");
+    }
+
+    let unpacked = Command::new("tar").arg("-xf").arg(&tarball).current_dir(&folder).status();
+    assert!(unpacked.unwrap().success());
+    let release = tarball.file_name().unwrap().to_str().unwrap().strip_suffix(".tar.gz").unwrap();
+    let prefix = folder.path().join("opt");
+    let mut install = Command::new("tools/install");
+    install.arg("./mdspace").arg(&prefix).current_dir(folder.path().join(release));
+    // The hook lies outside of the prefix.
+    let installed = install.env("DESTDIR", folder.path().join("root")).status();
+    assert!(installed.unwrap().success());
+    let below = folder.path().join("root").join(prefix.strip_prefix("/").unwrap());
+    let expected: BTreeSet<PathBuf> = FILES.iter().map(|file| below.join(file)).collect();
+    assert_eq!(files_below(&below), expected);
+}
+
 /// There udev runs before the root file system is mounted, and mdadm's rule with it.
 #[test]
 fn the_initial_ram_disk_gets_udevs_rule_and_the_uuids_of_saved_arrays() {

@@ -2,6 +2,9 @@
 //! can show. `make test` runs each module as a group of its own; `cargo test` alone leaves this
 //! program out, since most of it needs the programs that `tools/fetch` unpacks.
 
+#[path = "../../../front/tests/common/certificates.rs"]
+#[expect(dead_code, reason = "other tests revoke some")]
+mod certificates;
 mod clients;
 mod docs;
 mod durability;
@@ -14,6 +17,7 @@ mod kills;
 mod matrix;
 mod members;
 mod mounts;
+mod package;
 mod paths;
 mod systemd;
 mod tree;

@@ -12,7 +12,7 @@ use std::sync::Mutex;
 use rustix::process::{Pid, Signal, kill_process};
 
 use crate::harness::{
-    Images, MIB, Mdspace, Pattern, SECTOR, Stream, Tools, path_text, seed, until,
+    Guest, Images, MIB, Mdspace, Pattern, SECTOR, Stream, Tools, path_text, seed, until,
 };
 
 /// A RAID5 of four files on two lanes.
@@ -157,7 +157,7 @@ fn verified(mounted: &Mounted, path: &Path, engine: &str) {
 
 #[test]
 fn a_file_system_on_a_block_device_outlives_a_failed_member() {
-    let Some(mounted) = Mounted::start("ext4", "block") else { return };
+    let Some(mounted) = Mounted::start("ext4", "loop") else { return };
     let (device, place) = (mounted.device(), mounted.images.folder().join("place"));
     fs::create_dir(&place).expect("an empty folder");
     succeed("mkfs.ext4", &["-q", path_text(&device)]);
@@ -262,7 +262,7 @@ fn punch(file: &File, offset: u64, length: u64) {
 
 #[test]
 fn a_killed_process_leaves_no_mount_and_no_device_and_starts_again() {
-    let Some(mounted) = Mounted::start("killed", "block") else { return };
+    let Some(mounted) = Mounted::start("killed", "loop") else { return };
     let pattern = Pattern { seed: 2 }.bytes(0, 64, 1);
     let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
     device.write_all_at(&pattern, 0).expect("written");
@@ -270,7 +270,7 @@ fn a_killed_process_leaves_no_mount_and_no_device_and_starts_again() {
     drop(device);
     mounted.mdspace.kill();
     until("nothing is mounted", || !mounted.is_mounted());
-    mounted.assemble("block");
+    mounted.assemble("loop");
     let mut read = vec![0; pattern.len()];
     File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
     assert!(read == pattern, "other bytes after a kill");
@@ -281,7 +281,7 @@ fn a_killed_process_leaves_no_mount_and_no_device_and_starts_again() {
 /// The last who closes a device writes what the kernel holds back of it. That must not be the killed process.
 #[test]
 fn a_process_that_is_killed_before_its_device_is_written_back_ends() {
-    let Some(mounted) = Mounted::start("unwritten", "block") else { return };
+    let Some(mounted) = Mounted::start("unwritten", "loop") else { return };
     let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
     let flushed = Pattern { seed: 3 }.bytes(0, 64, 1);
     device.write_all_at(&flushed, 0).expect("written");
@@ -291,7 +291,7 @@ fn a_process_that_is_killed_before_its_device_is_written_back_ends() {
     mounted.mdspace.kill();
     until("nothing is mounted", || !mounted.is_mounted());
     until("the device has no name", || fs::read_link(mounted.device()).is_err());
-    mounted.assemble("block");
+    mounted.assemble("loop");
     let mut read = vec![0; flushed.len()];
     File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
     assert!(read == flushed, "other bytes after a kill");
@@ -301,17 +301,64 @@ fn a_process_that_is_killed_before_its_device_is_written_back_ends() {
 
 #[test]
 fn what_the_kernel_holds_back_of_the_device_is_written_before_a_stop() {
-    let Some(mounted) = Mounted::start("heldback", "block") else { return };
+    let Some(mounted) = Mounted::start("heldback", "loop") else { return };
     let bytes = vec![9; 16 << 20];
     let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
     device.write_all_at(&bytes, 0).expect("kept in memory");
     drop(device);
     mounted.mdspace.succeed(&["stop", &mounted.name]);
-    mounted.assemble("block");
+    mounted.assemble("loop");
     let mut read = vec![0; bytes.len()];
     File::open(mounted.device()).expect("a device").read_exact_at(&mut read, 0).expect("read");
     assert!(read == bytes, "bytes are lost at a stop");
     mounted.finish();
+}
+
+/// The kernel gets memory by writing to the device what programs wrote. That takes the process that serves it, which has
+/// no more memory than they. A kernel of its own: not every host lets its root limit memory, or mark a process.
+#[test]
+fn a_host_that_is_short_of_memory_writes_more_than_it_has_to_a_device() {
+    let images = Images::new();
+    let disks = images.sparse("d", 3, 240 * MIB);
+    Guest::new().disks(&disks).succeed(
+        r#"
+        modprobe -a fuse loop
+        mdspace create press --level=5 --raid-devices=3 --assume-clean --run --serve=block $D0 $D1 $D2
+        serving=$(pgrep -f 'mdspace __serve')
+        grep VmLck /proc/$serving/status
+        [ "$(awk '/VmLck/ { print $2 }' /proc/$serving/status)" -gt 0 ]
+        # PF_MEMALLOC_NOIO and PF_LOCAL_THROTTLE of the kernel's sched.h: lanes have them, this shell has not.
+        flusher=$((0x80000 | 0x100000))
+        for thread in /proc/$serving/task/*; do
+          read -ra fields <$thread/stat
+          [ $((fields[8] & flusher)) = $flusher ]
+        done
+        read -ra fields </proc/self/stat
+        [ $((fields[8] & flusher)) = 0 ]
+
+        quietly mkfs.ext4 -q /dev/mdspace/press
+        mkdir /run/place /run/limit
+        mount /dev/mdspace/press /run/place
+        mount -t cgroup2 none /run/limit
+        echo '+memory +io' >/run/limit/cgroup.subtree_control
+        mkdir /run/limit/short
+        echo 256M >/run/limit/short/memory.max
+        head -c 20M /dev/urandom >/run/part
+        many() { for i in {1..20}; do cat /run/part; done; }
+        for process in $(pgrep mdspace) $$; do echo $process >/run/limit/short/cgroup.procs; done
+        many >/run/place/file
+        sync -f /run/place/file
+        cat /run/limit/short/memory.events
+        # The limit was met, and no process died of it.
+        grep -q '^max [1-9]' /run/limit/short/memory.events
+        grep -q '^oom_kill 0$' /run/limit/short/memory.events
+        umount /run/place
+        mount /dev/mdspace/press /run/place
+        cmp /run/place/file <(many)
+        umount /run/place
+        quietly mdspace stop press
+        "#,
+    );
 }
 
 /// Makes one on the device, and a folder to mount it at.
@@ -324,7 +371,7 @@ fn make_file_system(mounted: &Mounted) -> PathBuf {
 
 /// The array has its device again, and a file on that has these bytes.
 fn starts_again_with(mounted: &Mounted, place: &Path, bytes: &[u8]) {
-    mounted.assemble("block");
+    mounted.assemble("loop");
     succeed("mount", &[path_text(&mounted.device()), path_text(place)]);
     let read = fs::read(place.join("file"));
     succeed("umount", &[path_text(place)]);
@@ -334,7 +381,7 @@ fn starts_again_with(mounted: &Mounted, place: &Path, bytes: &[u8]) {
 /// At a shutdown the array may go before its file systems: what programs wrote is in no block of the device yet.
 #[test]
 fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_force() {
-    let Some(mounted) = Mounted::start("synced", "block") else { return };
+    let Some(mounted) = Mounted::start("synced", "loop") else { return };
     let place = make_file_system(&mounted);
     let process = mounted.mdspace.report(&mounted.name)["pid"].as_i64().expect("a number");
     for round in 1..=2 {
@@ -358,7 +405,7 @@ fn what_file_systems_hold_back_is_written_before_their_device_is_taken_away_by_f
 /// The place leads to what is mounted over it.
 #[test]
 fn what_a_hidden_file_system_holds_back_is_written_before_its_device_is_taken_away_by_force() {
-    let Some(mounted) = Mounted::start("hidden", "block") else { return };
+    let Some(mounted) = Mounted::start("hidden", "loop") else { return };
     let place = make_file_system(&mounted);
     succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
     let pattern = Pattern { seed: 1 }.bytes(0, 5 * MIB / SECTOR as u64, 1);
@@ -376,7 +423,7 @@ fn what_a_hidden_file_system_holds_back_is_written_before_its_device_is_taken_aw
 /// A program has a file open of a file system that was unmounted from everywhere.
 #[test]
 fn what_an_unmounted_file_system_holds_back_is_written_before_its_device_is_taken_away_by_force() {
-    let Some(mounted) = Mounted::start("detached", "block") else { return };
+    let Some(mounted) = Mounted::start("detached", "loop") else { return };
     let place = make_file_system(&mounted);
     succeed("mount", &[path_text(&mounted.device()), path_text(&place)]);
     let pattern = Pattern { seed: 1 }.bytes(0, 5 * MIB / SECTOR as u64, 1);
@@ -396,7 +443,7 @@ fn what_an_unmounted_file_system_holds_back_is_written_before_its_device_is_take
 /// Its pages are none of the whole device's.
 #[test]
 fn a_partition_of_the_device_has_users_and_is_written_before_a_stop() {
-    let Some(mounted) = Mounted::start("parted", "block") else { return };
+    let Some(mounted) = Mounted::start("parted", "loop") else { return };
     let device = fs::canonicalize(mounted.device()).expect("a device");
     let device = path_text(&device);
     succeed("addpart", &[device, "1", "2048", "32768"]);
@@ -410,7 +457,7 @@ fn a_partition_of_the_device_has_users_and_is_written_before_a_stop() {
     assert!(stopped.status == 0 && !stopped.out.contains("could not write"), "{stopped:?}");
     drop(open);
     succeed("delpart", &[device, "1"]);
-    mounted.assemble("block");
+    mounted.assemble("loop");
     let mut read = vec![0; bytes.len()];
     let device = File::open(mounted.device()).expect("a device");
     device.read_exact_at(&mut read, 1 << 20).expect("read");
@@ -422,7 +469,7 @@ fn a_partition_of_the_device_has_users_and_is_written_before_a_stop() {
 /// What the kernel holds back may go to a member that hangs. A stop by force does not wait for it.
 #[test]
 fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {
-    let Some(mounted) = Mounted::start("overtaken", "block") else { return };
+    let Some(mounted) = Mounted::start("overtaken", "loop") else { return };
     let (keeper, name) = (keeper_of(&mounted), &*mounted.name);
     let word = fs::read_link(format!("/proc/{}/fd/0", keeper.as_raw_pid())).expect("a pipe");
     kill_process(keeper, Signal::STOP).expect("it is there");
@@ -446,7 +493,7 @@ fn a_stop_by_force_overtakes_one_that_waits_for_the_kernel() {
 /// Any program may get the number of a device that is gone. Its bytes must not be reached by the array's name.
 #[test]
 fn the_device_and_its_name_outlive_the_process_that_keeps_them() {
-    let Some(mounted) = Mounted::start("unkept", "block") else { return };
+    let Some(mounted) = Mounted::start("unkept", "loop") else { return };
     let device = fs::read_link(mounted.device()).expect("a link");
     let keeper = keeper_of(&mounted);
     kill_process(keeper, Signal::KILL).expect("it is there");
@@ -457,7 +504,7 @@ fn the_device_and_its_name_outlive_the_process_that_keeps_them() {
     let written = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
     written.write_all_at(&[7; 4096], 0).expect("kept in memory");
     drop(written);
-    mounted.mdspace.succeed(&["unserve", &mounted.name, "block"]);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, "loop"]);
     assert!(fs::read_link(mounted.device()).is_err() && file_behind(&device).is_none());
     mounted.finish();
 }
@@ -465,13 +512,13 @@ fn the_device_and_its_name_outlive_the_process_that_keeps_them() {
 /// As a service manager does that loses its patience: then no process is left to take the name away.
 #[test]
 fn a_name_that_a_crash_left_leads_to_no_file_of_another_program() {
-    let Some(mounted) = Mounted::start("lost", "block") else { return };
+    let Some(mounted) = Mounted::start("lost", "loop") else { return };
     let device = fs::read_link(mounted.device()).expect("a link");
     kill_both(&mounted);
     assert_eq!(fs::read_link(mounted.device()).ok().as_ref(), Some(&device), "it was left");
     assert!(!is_attached_to_another_file(&mounted, &device), "who uses the name writes to it");
     // The next start takes name and device away from the dead.
-    mounted.assemble("block");
+    mounted.assemble("loop");
     let named = fs::read_link(mounted.device()).expect("a link");
     until("the old device is detached", || named == device || file_behind(&device).is_none());
     let mut read = [1; 4096];
@@ -483,13 +530,13 @@ fn a_name_that_a_crash_left_leads_to_no_file_of_another_program() {
 /// A crash may come when the device is attached and has no name yet.
 #[test]
 fn a_device_that_a_crash_left_without_a_name_is_taken_away_by_the_next_start() {
-    let Some(mounted) = Mounted::start("nameless", "block") else { return };
+    let Some(mounted) = Mounted::start("nameless", "loop") else { return };
     let device = fs::read_link(mounted.device()).expect("a link");
     kill_both(&mounted);
     fs::remove_file(mounted.device()).expect("a link");
     // What another program has attached under the same name, and unmounted, stays.
     let foreign = Foreign::attach(&mounted);
-    mounted.assemble("block");
+    mounted.assemble("loop");
     let named = fs::read_link(mounted.device()).expect("a link");
     until("the old device is detached", || named == device || file_behind(&device).is_none());
     assert!(file_behind(&foreign.device).is_some(), "it is another program's");
@@ -505,11 +552,11 @@ fn an_array_with_the_name_of_an_entry_of_the_root_has_its_device_again_after_a_c
         ("folder-of-root", (|place| fs::create_dir(place)) as fn(&Path) -> io::Result<()>),
         ("file-of-root", |place| File::create_new(place)?.set_len(MIB)),
     ] {
-        let Some(mounted) = Mounted::start(test, "block") else { return };
+        let Some(mounted) = Mounted::start(test, "loop") else { return };
         let device = fs::read_link(mounted.device()).expect("a link");
         let _entry = EntryOfRoot::new(&mounted, make);
         kill_both(&mounted);
-        mounted.assemble("block");
+        mounted.assemble("loop");
         let named = fs::read_link(mounted.device()).expect("a link");
         until("the old device is detached", || named == device || file_behind(&device).is_none());
         mounted.mdspace.settle(&mounted.name);
@@ -592,12 +639,12 @@ fn file_behind(device: &Path) -> Option<String> {
 /// A program that does not wait for its writes relies on this.
 #[test]
 fn what_could_not_be_written_back_is_told_when_the_device_is_taken_away() {
-    let Some(mounted) = Mounted::start("unwritable", "block") else { return };
+    let Some(mounted) = Mounted::start("unwritable", "loop") else { return };
     let device = OpenOptions::new().write(true).open(mounted.device()).expect("a device");
     device.write_all_at(&[9; 1 << 20], 0).expect("kept in memory");
     mounted.mdspace.succeed(&["readonly", &mounted.name]);
     drop(device);
-    let taken = mounted.mdspace.run(&["unserve", &mounted.name, "block"]);
+    let taken = mounted.mdspace.run(&["unserve", &mounted.name, "loop"]);
     assert!(taken.status == 1 && taken.err.contains("could not write"), "{taken:?}");
     mounted.mdspace.succeed(&["readwrite", &mounted.name]);
     mounted.finish();
@@ -607,18 +654,18 @@ fn what_could_not_be_written_back_is_told_when_the_device_is_taken_away() {
 #[test]
 fn a_name_that_was_left_does_not_lead_to_the_device_of_another_array() {
     let Some(mounted) = Mounted::start("unnamed", "fuse:DIR") else { return };
-    mounted.mdspace.succeed(&["serve", &mounted.name, "block"]);
+    mounted.mdspace.succeed(&["serve", &mounted.name, "loop"]);
     let target = fs::read_link(mounted.device()).expect("a link");
     let left = mounted.device().with_extension("left");
     symlink(&target, &left).expect("a name");
-    mounted.mdspace.succeed(&["unserve", &mounted.name, "block"]);
+    mounted.mdspace.succeed(&["unserve", &mounted.name, "loop"]);
     assert!(fs::symlink_metadata(&left).is_ok(), "it is not this array's");
     // The array of another test may get that device first: then that one removes the name.
     let is_an_arrays_again = |_| {
-        mounted.mdspace.succeed(&["serve", &mounted.name, "block"]);
+        mounted.mdspace.succeed(&["serve", &mounted.name, "loop"]);
         let is_it = fs::read_link(mounted.device()).expect("a link") == target;
         if !is_it {
-            mounted.mdspace.succeed(&["unserve", &mounted.name, "block"]);
+            mounted.mdspace.succeed(&["unserve", &mounted.name, "loop"]);
         }
         is_it || fs::symlink_metadata(&left).is_err()
     };
@@ -632,7 +679,7 @@ fn a_name_that_was_left_does_not_lead_to_the_device_of_another_array() {
 /// Reads of a file of holes arrive at no front.
 #[test]
 fn an_array_does_not_take_a_file_of_a_file_system_on_itself() {
-    let Some(mounted) = Mounted::start("within", "block") else { return };
+    let Some(mounted) = Mounted::start("within", "loop") else { return };
     let (device, place) = (mounted.device(), mounted.images.folder().join("place"));
     fs::create_dir(&place).expect("an empty folder");
     succeed("mkfs.ext4", &["-q", path_text(&device)]);
@@ -699,7 +746,7 @@ fn orders_about_other_members_do_not_wait_for_one_whose_file_system_does_not_ans
 
 #[test]
 fn a_device_whose_file_someone_has_unmounted_has_its_users_still() {
-    let Some(mounted) = Mounted::start("bare", "block") else { return };
+    let Some(mounted) = Mounted::start("bare", "loop") else { return };
     let place = mounted.mdspace.run_dir().join(format!("{}.mount", mounted.name));
     succeed("umount", &["--lazy", path_text(&place)]);
     let device = File::open(mounted.device()).expect("a device");
@@ -712,7 +759,7 @@ fn a_device_whose_file_someone_has_unmounted_has_its_users_still() {
 /// The kernel takes a file that is opened so for empty, and reads nothing of it any more.
 #[test]
 fn a_file_that_is_opened_to_be_emptied_is_read_through_its_device_still() {
-    let Some(mounted) = Mounted::start("emptied", "block") else { return };
+    let Some(mounted) = Mounted::start("emptied", "loop") else { return };
     let file = mounted.mdspace.run_dir().join(format!("{0}.mount/{0}", mounted.name));
     let emptied = File::create(&file).expect("as on a device");
     let mut copy = Command::new("dd");
@@ -803,7 +850,7 @@ fn beside_parts(file: &File, write_whole: impl Fn(u8) + Sync) {
 
 #[test]
 fn a_stop_is_refused_while_a_program_has_the_device_open() {
-    let Some(mounted) = Mounted::start("held", "block") else { return };
+    let Some(mounted) = Mounted::start("held", "loop") else { return };
     let device = File::open(mounted.device()).expect("a device");
     let stopped = mounted.mdspace.run(&["stop", &mounted.name]);
     let own = format!("(process {})", std::process::id());
@@ -816,7 +863,7 @@ fn a_stop_is_refused_while_a_program_has_the_device_open() {
 #[test]
 fn a_device_that_was_asked_for_later_keeps_no_stop_waiting() {
     let Some(mounted) = Mounted::start("later", "fuse:DIR") else { return };
-    mounted.mdspace.succeed(&["serve", &mounted.name, "block"]);
+    mounted.mdspace.succeed(&["serve", &mounted.name, "loop"]);
     let fronts = &mounted.mdspace.report(&mounted.name)["fronts"];
     assert_eq!(fronts[1]["clients"].as_array().map(Vec::len), Some(0), "{fronts}");
     mounted.finish();
@@ -824,13 +871,13 @@ fn a_device_that_was_asked_for_later_keeps_no_stop_waiting() {
 
 #[test]
 fn an_array_that_is_read_only_is_a_read_only_device() {
-    let Some(mounted) = Mounted::start("sealed", "block") else { return };
+    let Some(mounted) = Mounted::start("sealed", "loop") else { return };
     mounted.mdspace.succeed(&["stop", &mounted.name]);
     mounted.assemble("block --readonly");
     let device = fs::read_link(mounted.device()).expect("a link");
     assert_eq!(succeed("blockdev", &["--getro", path_text(&device)]).trim(), "1");
     mounted.mdspace.succeed(&["stop", &mounted.name]);
-    mounted.assemble("block");
+    mounted.assemble("loop");
     mounted.finish();
 }
 
@@ -856,7 +903,7 @@ fn of_many_that_mount_in_one_place_at_once_one_does() {
 
 #[test]
 fn what_was_mounted_there_before_stays_and_nothing_stays_behind_a_link() {
-    let Some(mounted) = Mounted::start("below", "block") else { return };
+    let Some(mounted) = Mounted::start("below", "loop") else { return };
     let (place, link) = (mounted.directory(), mounted.images.folder().join("link"));
     symlink(&place, &link).expect("a link");
     let (through_link, front) = (format!("fuse:{}", link.display()), mounted.serve("fuse:DIR"));
@@ -934,7 +981,7 @@ fn a_directory_that_cannot_be_mounted_on_is_refused_before_anything_is_made() {
 /// `losetup --list` names the array's file: who looks finds what is behind a device.
 #[test]
 fn the_device_tells_what_is_behind_it() {
-    let Some(mounted) = Mounted::start("tells", "block") else { return };
+    let Some(mounted) = Mounted::start("tells", "loop") else { return };
     let device = fs::read_link(mounted.device()).expect("a link");
     let listed = Command::new("losetup").arg("--list").output().expect("losetup runs");
     let listed = String::from_utf8_lossy(&listed.stdout).into_owned();

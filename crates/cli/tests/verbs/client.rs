@@ -30,14 +30,14 @@ impl Client {
     }
 
     pub(crate) fn read(&mut self, offset: u64, length: usize) -> Result<Vec<u8>, Errno> {
-        let cookie = self.nbd.client.send(Command::Read, offset, length as u32, &[]);
+        let cookie = self.nbd.client.send(Command::Read, offset, length as u64, &[]);
         self.answer(cookie)
     }
 
     /// Sends a write and does not wait for its answer.
     pub(crate) fn send_write(&mut self, offset: u64, bytes: &[u8]) -> Cookie {
         let write = Command::Write { fua: false };
-        let cookie = self.nbd.client.send(write, offset, bytes.len() as u32, bytes);
+        let cookie = self.nbd.client.send(write, offset, bytes.len() as u64, bytes);
         self.nbd.flush_out();
         cookie
     }

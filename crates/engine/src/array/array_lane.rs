@@ -166,6 +166,19 @@ impl ArrayLane {
         self.view.borrow().block_sectors * SECTOR_BYTES as u32
     }
 
+    /// Whether a discard gives anything up: every member reads zeroes then.
+    pub fn discards(&self) -> bool {
+        self.with_view(|view| view.discard)
+    }
+
+    /// Sectors of a chunk row, which is discarded as a whole or not at all; 1 without parity.
+    pub fn row_sectors(&self) -> u64 {
+        self.with_view(|view| match &*view.geometry {
+            Geometry::Parity(map) => map.row_sectors(),
+            _ => 1,
+        })
+    }
+
     /// The view to use now. Not to be kept over a wait: what was true before it may not be after.
     pub(crate) fn view(&self) -> LaneView {
         self.view.borrow().clone()

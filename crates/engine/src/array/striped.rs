@@ -5,7 +5,7 @@ use std::rc::Rc;
 use smallvec::SmallVec;
 
 use crate::geometry::{Geometry, Piece, Slot};
-use crate::memory::{Buffer, Source};
+use crate::memory::{Source, Zeroes};
 use crate::request::RequestError;
 
 use super::array_lane::{ArrayLane, SECTOR_BYTES, source_part};
@@ -15,9 +15,6 @@ use super::member_writes::MemberWrites;
 use super::mirror;
 use super::rules::Rule;
 use super::view::WriteMode;
-
-/// Most that a write of zeroes keeps in flight at once.
-const ZEROES_BYTES: usize = 1 << 20;
 
 /// Most sectors that a discard looks at between two turns of its lane: members in memory answer at
 /// once, and a client may discard all of an array.
@@ -200,7 +197,7 @@ impl ArrayLane {
                 continue;
             }
             let length = (end - at).min(self.zeroes_until_row(&view.geometry, at));
-            let zeroes: Rc<dyn Source> = Rc::new(Buffer::zeroed(length as usize * SECTOR_BYTES));
+            let zeroes: Rc<dyn Source> = Rc::new(Zeroes::new(length as usize * SECTOR_BYTES));
             self.write(at, zeroes, fua).await?;
             at += length;
             self.lane.pause().await;
@@ -210,7 +207,7 @@ impl ArrayLane {
 
     /// Sectors to write as plain zeroes from `at` on: up to the next row, or a bounded piece.
     fn zeroes_until_row(&self, geometry: &Geometry, at: u64) -> u64 {
-        let most = (ZEROES_BYTES / SECTOR_BYTES) as u64;
+        let most = (Zeroes::BYTES_MAX / SECTOR_BYTES) as u64;
         match geometry {
             Geometry::Parity(map) => most.min(map.row_sectors() - at % map.row_sectors()),
             _ => most,

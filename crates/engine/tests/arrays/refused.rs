@@ -12,6 +12,7 @@ use mdspace_engine::request::{Request, RequestError};
 use mdspace_engine::status::{ArrayState, ArrayStatus, MemberState, SyncAction};
 use mdspace_format::{BadBlocks, Features};
 
+use crate::given_up::fail;
 use crate::listed::listed;
 use crate::shapes::{self, Shape};
 use crate::world::{SECTOR, Setup, World};
@@ -469,4 +470,19 @@ fn every_write_of_a_member_may_be_the_one_that_is_refused() {
             assert!(ended_in > 4, "{ended_in} writes ({shape})");
         }
     }
+}
+
+/// It is torn once, and no more when all of it has ended: an order to fail a member waits for torn rows.
+#[test]
+fn a_row_of_which_members_refuse_two_parts_holds_up_no_order_later() {
+    let mut world = World::synced(Setup::new(shapes::RAID6, 91));
+    [0, 1].into_iter().for_each(|disk| refuse(&world, disk, 0..8));
+    world.write_random(0, world.sectors());
+    assert!([0, 1].into_iter().all(|disk| !listed(&world, disk).is_empty()), "{world}");
+    for disk in [0, 1] {
+        world.disks.disk(disk).write_error = None;
+    }
+    fail(&mut world, 0, false).unwrap();
+    assert_eq!(world.member_state(0), Some(MemberState::Faulty), "{world}");
+    world.verify();
 }

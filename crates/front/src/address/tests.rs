@@ -1,7 +1,7 @@
 use super::*;
 
 fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Endpoint {
-    Endpoint::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure })
+    Endpoint::Nbd(Socket::Tcp { host: host.map(str::to_string), port, insecure, tls: None })
 }
 
 fn unix(path: &str) -> Endpoint {
@@ -25,6 +25,7 @@ fn addresses_parse_and_print_alike() {
         ("fuse:/mnt/a b", Endpoint::Fuse("/mnt/a b".into()), false),
         ("vhost-user:/run/vm:1?ro", Endpoint::VhostUser("/run/vm:1".into()), true),
         ("loop?ro", Endpoint::Loop, true),
+        ("nbd-device?ro", Endpoint::NbdDevice, true),
         ("block", Endpoint::Block, false),
     ];
     for (text, endpoint, read_only) in cases {
@@ -32,6 +33,46 @@ fn addresses_parse_and_print_alike() {
         assert_eq!(Address::parse(text), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }
+}
+
+#[test]
+fn tls_of_a_port_parses_and_prints_alike() {
+    let cases = [("", None), ("&tls-verify", Some(true)), ("&tls-verify=off", Some(false))];
+    for (options, verify) in cases {
+        let text = format!("nbd:tcp:10809?ro&tls=/etc/pki/a b{options}");
+        let address = Address::parse(&text).expect("an address");
+        let Endpoint::Nbd(Socket::Tcp { tls, .. }) = &address.endpoint else { panic!("a port") };
+        assert_eq!(tls, &Some(Tls { directory: "/etc/pki/a b".into(), verify }));
+        assert_eq!(address.to_string(), text);
+        let plain = Address::parse("nbd:tcp:10809").expect("an address");
+        assert!(address.is_where(&plain) && plain.is_where(&address));
+    }
+    let on = Address::parse("nbd:tcp:1?tls-verify=on&tls=/a").map(|address| address.to_string());
+    assert_eq!(on.as_deref(), Ok("nbd:tcp:1?tls=/a&tls-verify"));
+    let here = std::env::current_dir().expect("a directory").join("pki");
+    let typed = Address::parse_here("nbd:tcp:1?tls=pki").expect("an address").to_string();
+    assert_eq!(typed, format!("nbd:tcp:1?tls={}", here.display()));
+
+    let refused = |text| Address::parse(text).expect_err("must be refused");
+    assert_eq!(refused("nbd:tcp:1?tls=pki"), AddressError::RelativePath("pki".into()));
+    assert_eq!(refused("nbd:tcp:1?tls="), AddressError::RelativePath(String::new()));
+    assert_eq!(refused("nbd:tcp:1?tls-verify"), AddressError::VerifyWithoutTls);
+    assert_eq!(refused("nbd:tcp:1?tls=/a&tls=/b"), AddressError::Option("tls=/b".into()));
+    assert_eq!(refused("nbd:tcp:1?tls"), AddressError::Option("tls".into()));
+    assert_eq!(refused("nbd:unix:/s?tls=/a"), AddressError::Option("tls=/a".into()));
+}
+
+#[test]
+fn clients_find_a_front_by_its_uri() {
+    let uri = |text| Address::parse(text).expect("an address").uri();
+    let found = |text| uri(text).expect("a server of NBD");
+    assert_eq!(found("nbd:unix:/run/a b%.sock?ro"), "nbd+unix:///?socket=/run/a%20b%25.sock");
+    assert_eq!(found("nbd:tcp:10809"), "nbd://localhost:10809");
+    assert_eq!(found("nbd:tcp:[::1]:10809?tls=/a"), "nbds://[::1]:10809");
+    assert_eq!(found("nbd:tcp:store-a:1?insecure&tls=/a"), "nbds://store-a:1");
+    let all = found("nbd:tcp:0.0.0.0:1?tls=/a");
+    assert!(all.starts_with("nbds://") && !all.contains("0.0.0.0"), "{all}");
+    assert_eq!(uri("loop"), None);
 }
 
 #[test]
@@ -51,7 +92,7 @@ fn rights_of_a_socket_parse_and_print_alike() {
     }
     let twice = AddressError::Option("group=b".into());
     assert_eq!(Address::parse("nbd:unix:/a?group=a&group=b"), Err(twice));
-    for front in ["nbd:tcp:1", "fuse:/a", "loop", "block"] {
+    for front in ["nbd:tcp:1", "fuse:/a", "loop", "nbd-device", "block"] {
         let told = AddressError::Option("mode=0660".into());
         assert_eq!(Address::parse(&format!("{front}?mode=0660")), Err(told));
     }
@@ -85,6 +126,7 @@ fn what_is_no_address_is_refused_with_the_reason() {
         "vhost-user",
         "fuse",
         "loop:",
+        "nbd-device:0",
         "block:/dev/a",
         "NBD:tcp:1",
     ] {
@@ -103,7 +145,7 @@ fn what_is_no_address_is_refused_with_the_reason() {
         assert_eq!(refused(&format!("nbd:tcp:{host}:1")), AddressError::Host(host.into()));
     }
     assert_eq!(refused("nbd:tcp:1?rw"), AddressError::Option("rw".into()));
-    for front in ["nbd:unix:/a", "vhost-user:/a", "fuse:/a", "loop", "block"] {
+    for front in ["nbd:unix:/a", "vhost-user:/a", "fuse:/a", "loop", "nbd-device", "block"] {
         let option = AddressError::Option("insecure".into());
         assert_eq!(refused(&format!("{front}?insecure")), option);
     }

@@ -228,8 +228,7 @@ fn a_durable_write_that_was_not_sent_fails_no_flush_and_one_that_failed_with_tha
 fn long_ranges_are_zeroed_in_pieces_and_flushed_once() {
     let two = Two::new();
     let (sector, sectors) = (8, 2 * PIECE_SECTORS + 8);
-    let pieces =
-        [(8, PIECE_SECTORS), (8 + PIECE_SECTORS, PIECE_SECTORS), (8 + 2 * PIECE_SECTORS, 8)];
+    let pieces = [(8, PIECE_SECTORS - 8), (PIECE_SECTORS, PIECE_SECTORS), (2 * PIECE_SECTORS, 16)];
     let requests = [
         Request::Punch { sector, sectors },
         Request::WriteZeroes { sector, sectors, fua: false },

@@ -19,6 +19,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::partial_writes::{LaneWrites, WholeWrite};
+use crate::pieces::pieces;
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
@@ -307,13 +308,16 @@ impl<V: VolumePart + 'static> Connection<V> {
         }
         self.write_zeroes(range.start..inner.start).await?;
         self.write_zeroes(inner.end..range.end).await?;
-        let sector = inner.start / SECTOR_BYTES;
-        let sectors = (inner.end - inner.start) / SECTOR_BYTES;
-        let work = match give_up {
-            true => engine::Request::Punch { sector, sectors },
-            false => engine::Request::WriteZeroes { sector, sectors, fua: false },
-        };
-        self.write_whole(inner, work).await
+        let inner = inner.start / SECTOR_BYTES..inner.end / SECTOR_BYTES;
+        for piece in pieces(inner, self.volume.unit_sectors()) {
+            let (sector, sectors) = (piece.start, piece.end - piece.start);
+            let work = match give_up {
+                true => engine::Request::Punch { sector, sectors },
+                false => engine::Request::WriteZeroes { sector, sectors, fua: false },
+            };
+            self.write_whole(piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES, work).await?;
+        }
+        Ok(())
     }
 
     /// Zeroes less than two blocks.

@@ -4,6 +4,7 @@ use std::os::unix::net::UnixListener;
 use std::thread;
 
 use super::*;
+use crate::tls::tests::certificates::Authority;
 
 fn unix(path: &Path) -> Address {
     Address::parse(&format!("nbd:unix:{}", path.display())).expect("an address")
@@ -43,7 +44,7 @@ fn a_unix_socket_has_the_rights_that_its_address_says() {
         let listener = listen(options).expect("listening");
         let found = fs::metadata(&path).expect("the file is there");
         assert_eq!((found.permissions().mode() & 0o777, found.gid()), (mode, group), "{options}");
-        assert_eq!(listener.warning().is_some(), mode & 2 != 0, "{options}");
+        assert_eq!(!listener.warnings().is_empty(), mode & 2 != 0, "{options}");
     }
     let refused = |options| listen(options).expect_err("no such name").to_string();
     assert!(refused("group=no-such-group").contains("getent group"));
@@ -177,7 +178,7 @@ fn a_socket_file_that_someone_else_put_there_meanwhile_is_not_removed() {
 #[test]
 fn a_port_without_a_host_is_for_this_machine_only() {
     let listener = Listener::bind(&tcp("nbd:tcp:0")).expect("listening");
-    assert_eq!(listener.warning(), None);
+    assert!(listener.warnings().is_empty());
     let Endpoint::Nbd(Socket::Tcp { port, .. }) = listener.address().endpoint else {
         panic!("TCP stays TCP")
     };
@@ -194,10 +195,36 @@ fn an_open_address_must_be_asked_for() {
     assert!(matches!(refused, ListenError::Insecure { .. }));
     assert!(refused.to_string().contains("?insecure"), "{refused}");
     let listener = Listener::bind(&tcp("nbd:tcp:0.0.0.0:0?insecure")).expect("listening");
-    let warning = listener.warning().expect("a warning");
+    let warning = listener.warnings().pop().expect("a warning");
     assert!(warning.contains("may read and overwrite the array"), "{warning}");
     let listener = Listener::bind(&tcp("nbd:tcp:0.0.0.0:0?insecure&ro")).expect("listening");
-    assert!(listener.warning().expect("a warning").contains("may read the array"));
+    assert!(listener.warnings()[0].contains("may read the array"));
+}
+
+#[test]
+fn an_open_address_over_tls_needs_certificates_of_clients() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new("tests");
+    authority.write_server(folder.path());
+    let front = format!("nbd:tcp:0.0.0.0:0?tls={}", folder.path().display());
+    let refused = Listener::bind(&tcp(&front)).expect_err("nobody is asked");
+    assert!(matches!(refused, ListenError::Unasked { .. }));
+    assert!(refused.to_string().contains("ca-cert.pem"), "{refused}");
+    let listener = Listener::bind(&tcp(&format!("{front}&insecure"))).expect("listening");
+    assert_eq!(listener.warnings().len(), 1);
+
+    authority.write(folder.path());
+    let listener = Listener::bind(&tcp(&front)).expect("listening");
+    assert!(listener.warnings().is_empty());
+    let off = Listener::bind(&tcp(&format!("{front}&tls-verify=off")));
+    assert!(matches!(off, Err(ListenError::Unasked { .. })));
+
+    let key = folder.path().join("server-key.pem");
+    fs::set_permissions(&key, fs::Permissions::from_mode(0o644)).expect("its mode");
+    let listener = Listener::bind(&tcp(&front)).expect("listening");
+    assert!(listener.warnings()[0].contains("server-key.pem"));
+    fs::remove_file(&key).expect("removed");
+    assert!(matches!(Listener::bind(&tcp(&front)), Err(ListenError::Tls(_))));
 }
 
 #[test]

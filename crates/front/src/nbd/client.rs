@@ -5,12 +5,12 @@
 
 use std::collections::BTreeMap;
 
-use super::request::{Command, Cookie, Header};
-use super::session::Extent;
+use super::context::{Context, Contexts, Extent};
+use super::request::{Command, Cookie, Framing, Header};
 use super::wire::{
-    BASE_ALLOCATION, Errno, Fields, Gather, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC,
+    EXTENDED_REPLY_MAGIC, Errno, Fields, Gather, INIT_MAGIC, OPTION_MAGIC, OPTION_REPLY_MAGIC,
     PAYLOAD_BYTES_MAX, Put, SIMPLE_REPLY_MAGIC, STRUCTURED_REPLY_MAGIC, chunk, command,
-    extent_state, handshake_flag, info, length_u32, option, option_reply,
+    command_flag, handshake_flag, info, length_u32, option, option_reply,
 };
 
 /// A connection as the client sees it.
@@ -30,10 +30,10 @@ pub struct Client {
 pub struct Wants {
     /// Name of the export; empty for the default one.
     pub export: String,
-    /// Ask for structured replies.
-    pub structured_replies: bool,
-    /// Ask for `base:allocation`; needs structured replies.
-    pub block_status: bool,
+    /// Ask for this framing.
+    pub framing: Framing,
+    /// Ask for these contexts; needs replies in chunks.
+    pub contexts: Contexts,
 }
 
 /// What the server says about the export, and what it granted.
@@ -45,10 +45,10 @@ pub struct ExportInfo {
     pub flags: u16,
     /// Minimum, preferred and maximum block size in bytes, when announced.
     pub block_sizes: Option<[u32; 3]>,
-    /// Replies are structured.
-    pub structured_replies: bool,
-    /// The context under which block status is told.
-    pub block_status_id: Option<u32>,
+    /// How requests and replies are framed.
+    pub framing: Framing,
+    /// The contexts that the server has chosen, by its numbers.
+    pub contexts: BTreeMap<u32, Context>,
 }
 
 /// What a server's bytes amount to.
@@ -73,8 +73,8 @@ pub enum Answer {
     Done,
     /// What was read.
     Data(Vec<u8>),
-    /// States of the range asked for.
-    Extents(Vec<Extent>),
+    /// The range asked for, in each context.
+    Extents(BTreeMap<Context, Vec<Extent>>),
     /// Not done; the line is empty in simple replies.
     Failed(Errno, String),
 }
@@ -98,6 +98,7 @@ enum Stage {
         length: usize,
     },
     ChunkHeader,
+    ExtendedHeader,
     Chunk {
         done: bool,
         kind: u16,
@@ -114,7 +115,7 @@ struct Pending {
     offset_bytes: u64,
     data: Vec<u8>,
     data_bytes_seen: usize,
-    extents: Vec<Extent>,
+    extents: BTreeMap<u32, Vec<Extent>>,
     failed: Option<(Errno, String)>,
 }
 
@@ -144,30 +145,53 @@ impl Client {
         self.requests.len()
     }
 
-    /// Sends a request; `payload` is what a write writes, and empty for other commands.
+    /// Sends a request; `payload` is what a write writes, and empty for other commands. A block status of some of the
+    /// contexts that were chosen, and a length beyond 32 bits, need extended headers.
     pub fn send(
         &mut self,
         command: Command,
         offset_bytes: u64,
-        length_bytes: u32,
+        length_bytes: u64,
         payload: &[u8],
     ) -> Cookie {
         self.last_cookie += 1;
         let cookie = Cookie(self.last_cookie);
-        let (kind, flags) = command.to_wire();
-        Header { flags, kind, cookie, offset_bytes, length_bytes }.encode(&mut self.output);
-        self.output.extend_from_slice(payload);
+        let framing = self.export.framing;
+        let (kind, mut flags) = command.to_wire();
+        let selection = self.selection(command, length_bytes);
+        let length = selection.as_ref().map_or(length_bytes, |selected| selected.len() as u64);
+        let writes = matches!(command, Command::Write { .. });
+        if framing == Framing::Extended && (writes || selection.is_some()) {
+            flags |= command_flag::PAYLOAD_LEN;
+        }
+        let header = Header { flags, kind, cookie, offset_bytes, length_bytes: length };
+        header.encode(framing, &mut self.output);
+        self.output.extend_from_slice(selection.as_deref().unwrap_or(payload));
         let reads = command == Command::Read;
         let pending = Pending {
             command,
             offset_bytes,
             data: vec![0; if reads { length_bytes as usize } else { 0 }],
             data_bytes_seen: 0,
-            extents: Vec::new(),
+            extents: BTreeMap::new(),
             failed: None,
         };
         self.requests.insert(cookie, pending);
         cookie
+    }
+
+    /// The payload of a block status that is not of all contexts that were chosen.
+    fn selection(&self, command: Command, length_bytes: u64) -> Option<Vec<u8>> {
+        let Command::BlockStatus { contexts, .. } = command else { return None };
+        let chosen = &self.export.contexts;
+        if contexts == chosen.values().copied().collect() {
+            return None;
+        }
+        let mut payload = Vec::new();
+        payload.put_u64(length_bytes);
+        let wanted = chosen.iter().filter(|(_, context)| contexts.contains(**context));
+        wanted.for_each(|(id, _)| payload.put_u32(*id));
+        Some(payload)
     }
 
     /// Takes leave; the server finishes what is under way and closes.
@@ -179,7 +203,7 @@ impl Client {
             offset_bytes: 0,
             length_bytes: 0,
         };
-        header.encode(&mut self.output);
+        header.encode(self.export.framing, &mut self.output);
     }
 
     /// Reads from `input` up to the next event; what was used is taken off its front.
@@ -209,13 +233,14 @@ impl Client {
                 self.stage = match Fields(bytes).u32() {
                     Some(SIMPLE_REPLY_MAGIC) => Stage::SimpleReply,
                     Some(STRUCTURED_REPLY_MAGIC) => Stage::ChunkHeader,
+                    Some(EXTENDED_REPLY_MAGIC) => Stage::ExtendedHeader,
                     _ => return Err("a reply without its magic number"),
                 };
                 Ok(None)
             }
             Stage::SimpleReply => self.simple_reply(bytes),
             Stage::SimpleData { cookie, .. } => self.simple_data(cookie, bytes),
-            Stage::ChunkHeader => self.chunk_header(bytes),
+            Stage::ChunkHeader | Stage::ExtendedHeader => self.chunk_header(bytes),
             Stage::Chunk { done, kind, cookie, .. } => self.chunk(done, kind, cookie, bytes),
             Stage::Broken(why) => Err(why),
         }
@@ -231,6 +256,7 @@ impl Stage {
             Stage::ReplyMagic => 4,
             Stage::SimpleReply => 12,
             Stage::ChunkHeader => 16,
+            Stage::ExtendedHeader => 28,
             Stage::OptionReplyData { length, .. }
             | Stage::SimpleData { length, .. }
             | Stage::Chunk { length, .. } => length,
@@ -251,10 +277,10 @@ impl Client {
             return Err("the server does not speak fixed newstyle");
         }
         self.output.put_u32(u32::from(handshake_flag::FIXED_NEWSTYLE));
-        if self.wants.structured_replies {
-            self.ask(option::STRUCTURED_REPLY, &[]);
-        } else {
-            self.ask_go();
+        match self.wants.framing {
+            Framing::Simple => self.ask_go(),
+            Framing::Structured => self.ask(option::STRUCTURED_REPLY, &[]),
+            Framing::Extended => self.ask(option::EXTENDED_HEADERS, &[]),
         }
         Ok(None)
     }
@@ -269,9 +295,11 @@ impl Client {
 
     fn ask_meta_context(&mut self) {
         let mut data = self.export_name();
-        data.put_u32(1);
-        data.put_u32(length_u32(BASE_ALLOCATION.len()));
-        data.extend_from_slice(BASE_ALLOCATION.as_bytes());
+        data.put_u32(length_u32(self.wants.contexts.iter().count()));
+        for context in self.wants.contexts.iter() {
+            data.put_u32(length_u32(context.name().len()));
+            data.extend_from_slice(context.name().as_bytes());
+        }
         self.ask(option::SET_META_CONTEXT, &data);
     }
 
@@ -317,18 +345,23 @@ impl Client {
                 return Ok(Some(Event::Refused(kind, why)));
             }
             (option::SET_META_CONTEXT, option_reply::META_CONTEXT) => {
-                self.export.block_status_id = Fields(bytes).u32();
+                let mut fields = Fields(bytes);
+                let id = fields.u32().ok_or(TOO_SHORT)?;
+                let meant = |context: &Context| context.name().as_bytes() == fields.0;
+                let context = self.wants.contexts.iter().find(meant);
+                self.export.contexts.insert(id, context.ok_or("a context that was not asked")?);
             }
             (option::SET_META_CONTEXT, option_reply::ACK) => self.ask_go(),
-            (option::STRUCTURED_REPLY, option_reply::ACK) => {
-                self.export.structured_replies = true;
-                if self.wants.block_status {
-                    self.ask_meta_context();
-                } else {
+            (option::STRUCTURED_REPLY | option::EXTENDED_HEADERS, option_reply::ACK) => {
+                self.export.framing = self.wants.framing;
+                if self.wants.contexts.is_empty() {
                     self.ask_go();
+                } else {
+                    self.ask_meta_context();
                 }
             }
-            (option::STRUCTURED_REPLY | option::SET_META_CONTEXT, _) if refused => self.ask_go(),
+            (option::STRUCTURED_REPLY, _) if refused => self.ask_go(),
+            (option::EXTENDED_HEADERS | option::SET_META_CONTEXT, _) if refused => self.ask_go(),
             _ => return Err("a reply of the wrong type"),
         }
         Ok(None)
@@ -358,10 +391,13 @@ impl Client {
         let mut fields = Fields(bytes);
         let errno = fields.u32().ok_or(TOO_SHORT)?;
         let cookie = Cookie(fields.u64().ok_or(TOO_SHORT)?);
+        if self.export.framing == Framing::Extended {
+            return Err("a simple reply after extended headers");
+        }
         let pending = self.requests.get(&cookie).ok_or(UNASKED)?;
         let length = pending.data.len();
         if errno == 0 && length > 0 {
-            if self.export.structured_replies {
+            if self.export.framing != Framing::Simple {
                 return Err("a simple reply to a read");
             }
             self.stage = Stage::SimpleData { cookie, length };
@@ -388,7 +424,16 @@ impl Client {
         let done = fields.u16().ok_or(TOO_SHORT)? & chunk::FLAG_DONE != 0;
         let kind = fields.u16().ok_or(TOO_SHORT)?;
         let cookie = Cookie(fields.u64().ok_or(TOO_SHORT)?);
-        let length = fields.u32().ok_or(TOO_SHORT)? as usize;
+        let length = match self.stage {
+            Stage::ExtendedHeader => {
+                let offset = fields.u64().ok_or(TOO_SHORT)?;
+                if self.requests.get(&cookie).ok_or(UNASKED)?.offset_bytes != offset {
+                    return Err("a reply with another offset than its request's");
+                }
+                fields.u64().ok_or(TOO_SHORT)? as usize
+            }
+            _ => fields.u32().ok_or(TOO_SHORT)? as usize,
+        };
         if length > REPLY_BYTES_MAX {
             return Err("a chunk that is too long");
         }
@@ -404,7 +449,7 @@ impl Client {
             return Ok(None);
         }
         let pending = self.requests.remove(&cookie).ok_or(UNASKED)?;
-        Ok(Some(Event::Answer(cookie, pending.into_answer()?)))
+        Ok(Some(Event::Answer(cookie, pending.into_answer(&self.export.contexts)?)))
     }
 }
 
@@ -422,7 +467,19 @@ impl Pending {
                 let length = fields.u32().ok_or(TOO_SHORT)?;
                 self.content(offset, length as usize)?.fill(0);
             }
-            chunk::BLOCK_STATUS => self.add_extents(fields)?,
+            chunk::BLOCK_STATUS => {
+                let id = fields.u32().ok_or(TOO_SHORT)?;
+                let mut number = |fields: &mut Fields<'_>| fields.u32().map(u64::from);
+                self.add_extents(id, fields, &mut number)?;
+            }
+            chunk::BLOCK_STATUS_EXT => {
+                let id = fields.u32().ok_or(TOO_SHORT)?;
+                let count = fields.u32().ok_or(TOO_SHORT)? as usize;
+                if count != 0 && fields.0.len() != count * 16 {
+                    return Err("a wrong count of extents");
+                }
+                self.add_extents(id, fields, &mut |fields| fields.u64())?;
+            }
             _ if kind & chunk::ERROR_BIT != 0 => {
                 let errno = Errno::from_wire(fields.u32().ok_or(TOO_SHORT)?);
                 let length = fields.u16().ok_or(TOO_SHORT)?;
@@ -444,21 +501,27 @@ impl Pending {
         self.data.get_mut(from..to).ok_or(outside)
     }
 
-    fn add_extents(&mut self, mut fields: Fields<'_>) -> Result<(), &'static str> {
-        fields.u32().ok_or(TOO_SHORT)?;
+    /// Lengths and status in turn, each of them a number.
+    fn add_extents(
+        &mut self,
+        id: u32,
+        mut fields: Fields<'_>,
+        number: &mut dyn FnMut(&mut Fields<'_>) -> Option<u64>,
+    ) -> Result<(), &'static str> {
+        let mut extents = Vec::new();
         while !fields.is_empty() {
-            let length_bytes = fields.u32().ok_or(TOO_SHORT)?;
-            let state = fields.u32().ok_or(TOO_SHORT)?;
-            self.extents.push(Extent {
-                length_bytes,
-                hole: state & extent_state::HOLE != 0,
-                zero: state & extent_state::ZERO != 0,
-            });
+            let length_bytes = number(&mut fields).ok_or(TOO_SHORT)?;
+            let status = number(&mut fields).ok_or(TOO_SHORT)?;
+            let status = u32::try_from(status).map_err(|_| "a status of more than 32 bits")?;
+            extents.push(Extent { length_bytes, status });
         }
-        Ok(())
+        match self.extents.insert(id, extents) {
+            None => Ok(()),
+            Some(_) => Err("two chunks of one context"),
+        }
     }
 
-    fn into_answer(self) -> Result<Answer, &'static str> {
+    fn into_answer(self, contexts: &BTreeMap<u32, Context>) -> Result<Answer, &'static str> {
         if let Some((errno, message)) = self.failed {
             return Ok(Answer::Failed(errno, message));
         }
@@ -468,7 +531,12 @@ impl Pending {
             }
             Command::Read if self.data.is_empty() => Answer::Done,
             Command::Read => Answer::Data(self.data),
-            Command::BlockStatus { .. } => Answer::Extents(self.extents),
+            Command::BlockStatus { .. } => {
+                let named = self.extents.into_iter();
+                let named = named.map(|(id, extents)| Some((*contexts.get(&id)?, extents)));
+                let extents: Option<BTreeMap<_, _>> = named.collect();
+                Answer::Extents(extents.ok_or("a context that was not chosen")?)
+            }
             _ => Answer::Done,
         })
     }

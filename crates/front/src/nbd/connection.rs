@@ -6,9 +6,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
-use std::io;
-use std::net::Shutdown;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::pin::pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -20,16 +18,19 @@ use mdspace_engine::memory::Sink;
 use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Message, Payload, Socket};
+use rustls::ServerConfig;
 
 use crate::partial_writes::{LaneWrites, WholeWrite};
+use crate::pieces::{PIECE_SECTORS, pieces};
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
 
-use super::batch::{Data, Piece};
+use super::batch::Data;
 use super::budget::{Borrower, Call};
 use super::request::{Command, Request};
 use super::session::{Closing, Event, Session};
+use super::transport::Transport;
 use super::wire::Errno;
 
 /// Memory for one `recv`: several dozen small writes, or many hundred reads.
@@ -46,6 +47,11 @@ pub(super) trait Place {
 
     /// Whether clients are being disconnected.
     fn is_over(&self) -> bool;
+
+    /// Waits until what has just been received may be executed. False: none of it may be any more.
+    async fn admits(&self) -> bool {
+        true
+    }
 }
 
 /// What a connection needs of its server.
@@ -58,6 +64,8 @@ pub(super) struct Terms {
     pub(super) budget: Borrower,
     /// Those of all clients on the lane.
     pub(super) writes: Rc<LaneWrites>,
+    /// What TLS is begun with, where the session asks for it.
+    pub(super) tls: Option<Arc<ServerConfig>>,
 }
 
 /// A client that takes its answers, or sends its writes, at this rate is never cut off: 256 KiB/s.
@@ -65,8 +73,9 @@ const LEAST_BYTES_PER_S: usize = 256 << 10;
 
 /// One client's connection.
 pub(super) struct Connection<V, K> {
+    lane: Rc<Lane>,
     io: LaneIo,
-    socket: Socket,
+    transport: Transport,
     volume: Rc<V>,
     state: RefCell<State>,
     /// Where the engine's completions arrive.
@@ -76,6 +85,8 @@ pub(super) struct Connection<V, K> {
     sending: Transfer,
     writing: Transfer,
     receiving_ended: Cell<bool>,
+    /// The client has gone without a goodbye, or is cut off.
+    is_gone: Cell<bool>,
     /// The answering task, while it waits for something to send.
     answering: Wait,
     /// The receiving task, while it waits for answers to be sent.
@@ -125,8 +136,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         place: K,
     ) {
         let connection = Rc::new(Connection {
+            lane: lane.clone(),
             io: io.clone(),
-            socket,
+            transport: Transport::new(io.clone(), socket),
             volume,
             state: RefCell::new(State { session, under_way: Tags::default() }),
             queue: Queue::new(),
@@ -135,25 +147,25 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             sending: Transfer::default(),
             writing: Transfer::default(),
             receiving_ended: Cell::new(false),
+            is_gone: Cell::new(false),
             answering: Wait::default(),
             receiving: Wait::default(),
             place,
             has_place: Cell::new(false),
         });
-        let (answering, its_lane) = (connection.clone(), lane.clone());
-        lane.spawn(async move { answering.answer(&its_lane).await });
+        let answering = connection.clone();
+        lane.spawn(async move { answering.answer().await });
         let (watched, over) = (Rc::downgrade(&connection), connection.over.clone());
         let watching =
             Watching { stall: connection.terms.stall, call: connection.terms.budget.call() };
         lane.spawn(Connection::watch(watched, over, lane.clone(), watching));
-        let its_lane = lane.clone();
-        lane.spawn(async move { connection.receive(&its_lane).await });
+        lane.spawn(async move { connection.receive().await });
     }
 
     /// Until transmission has begun, everything must happen soon.
-    fn deadline(&self, lane: &Lane) -> Option<Time> {
+    fn deadline(&self) -> Option<Time> {
         let is_handshake = self.state.borrow().session.export().is_none();
-        is_handshake.then(|| self.terms.handshake_until + lane.backend().stood_still())
+        is_handshake.then(|| self.terms.handshake_until + self.lane.backend().stood_still())
     }
 }
 
@@ -184,17 +196,23 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
 /// Receiving.
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
-    async fn receive(&self, lane: &Lane) {
+    async fn receive(self: Rc<Self>) {
         let mut buffer = Vec::with_capacity(RECEIVE_BYTES);
         let mut writing = None;
         loop {
             buffer.clear();
             let received;
-            (received, buffer) = self.io.recv(&self.socket, buffer, self.deadline(lane)).await;
+            (received, buffer) = self.transport.recv(buffer, self.deadline()).await;
             match received {
-                Ok(0) => break,
+                Ok(0) => break self.is_gone.set(true),
                 Ok(_) => {}
-                Err(error) => break tracing::debug!(%error, "a client is gone"),
+                Err(error) => {
+                    tracing::debug!(%error, "a client is gone");
+                    break self.is_gone.set(true);
+                }
+            }
+            if !self.place.admits().await {
+                break;
             }
             let ended = self.read(&buffer, &mut writing).await;
             self.answering.wake();
@@ -217,7 +235,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     }
 
     /// Reads all of `input`.
-    async fn read(&self, mut input: &[u8], writing: &mut Option<Writing>) -> ControlFlow<()> {
+    async fn read(
+        self: &Rc<Self>,
+        mut input: &[u8],
+        writing: &mut Option<Writing>,
+    ) -> ControlFlow<()> {
         loop {
             let event = self.state.borrow_mut().session.poll(&mut input);
             // The first request may come in one piece with the end of the handshake: no memory is given before.
@@ -226,11 +248,13 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             }
             match event {
                 Event::Hungry => return ControlFlow::Continue(()),
+                Event::StartTls => return self.start_tls(input).await,
                 Event::Request(request) => match request.command {
                     Command::Write { .. } => {
-                        self.writing.begins(request.length_bytes as usize);
+                        self.writing.begins(request.payload_bytes());
                         *writing = Some(self.prepare(request));
                     }
+                    _ if self.takes_long(&request) => self.execute_in_pieces(request),
                     Command::Trim { .. } | Command::WriteZeroes { .. } => {
                         let whole = Some(self.begin_whole(&request).await);
                         self.execute(UnderWay { whole, ..UnderWay::new(request) });
@@ -257,8 +281,31 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         }
     }
 
+    /// Goes over to TLS, when the client has been sent all that it is to get without.
+    async fn start_tls(&self, came: &[u8]) -> ControlFlow<()> {
+        self.answering.wake();
+        poll_fn(|context| {
+            let is_sent =
+                !self.state.borrow().session.has_replies() && !self.sending.is_under_way();
+            if is_sent || self.is_gone.get() {
+                return Poll::Ready(());
+            }
+            self.receiving.set(context.waker());
+            Poll::Pending
+        })
+        .await;
+        let Some(config) = self.terms.tls.clone() else { return ControlFlow::Break(()) };
+        match self.transport.start_tls(config, came, self.deadline()).await {
+            Ok(()) => ControlFlow::Continue(()),
+            Err(error) => {
+                tracing::info!(%error, "a client has not come through the handshake of TLS");
+                ControlFlow::Break(())
+            }
+        }
+    }
+
     fn prepare(&self, request: Request) -> Writing {
-        let payload = self.io.payload(request.length_bytes as usize);
+        let payload = self.io.payload(request.payload_bytes());
         Writing { request, payload, filled: 0 }
     }
 
@@ -272,9 +319,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         write.payload.put(write.filled, taken);
         write.filled += taken.len();
         let length = write.payload.len();
-        if length - write.filled >= DIRECT_BYTES {
-            let (socket, rest) = (&self.socket, write.filled..length);
-            let received = self.io.recv_payload(socket, &write.payload, rest, None).await;
+        if length - write.filled >= DIRECT_BYTES && self.transport.is_plain() {
+            let rest = write.filled..length;
+            let received = self.transport.recv_payload(&write.payload, rest).await;
             if received.is_err() {
                 return ControlFlow::Break(());
             }
@@ -334,20 +381,74 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Waits where a part of one of the blocks is written.
     async fn begin_whole(&self, request: &Request) -> WholeWrite {
         let start = request.offset_bytes;
-        let bytes = start..start.saturating_add(request.length_bytes.into());
+        self.begin_whole_of(start..start.saturating_add(request.length_bytes)).await
+    }
+
+    async fn begin_whole_of(&self, bytes: Range<u64>) -> WholeWrite {
         match self.terms.writes.begin(&bytes) {
             Some(whole) => whole,
             None => self.terms.writes.begin_in_turn(bytes).await,
         }
     }
 
+    /// Whether a request changes so much, without a payload, that it goes in pieces.
+    fn takes_long(&self, request: &Request) -> bool {
+        let changes = match request.command {
+            Command::Trim { .. } => self.volume.discards(),
+            Command::WriteZeroes { fast, .. } => !fast,
+            _ => false,
+        };
+        changes && request.length_bytes > PIECE_SECTORS * SECTOR_BYTES
+    }
+
+    /// Gives up or zeroes a long range: whoever writes a part of one of its blocks waits for one piece of it.
+    fn execute_in_pieces(self: &Rc<Self>, request: Request) {
+        let flush_next = match request.command {
+            Command::Trim { fua } | Command::WriteZeroes { fua, .. } => fua,
+            _ => false,
+        };
+        let under_way = UnderWay { flush_next, ..UnderWay::new(request) };
+        let tag = self.state.borrow_mut().under_way.add(under_way);
+        self.queue.begin();
+        let this = self.clone();
+        self.lane.spawn(async move {
+            let done = this.piece_by_piece(&request).await;
+            this.queue.end(tag, done);
+        });
+    }
+
+    /// It ends early when the client has gone, or all are being disconnected: what has hours to do must not keep a stop
+    /// waiting, nor go on for nobody.
+    async fn piece_by_piece(&self, request: &Request) -> Result<(), RequestError> {
+        let start = request.offset_bytes / SECTOR_BYTES;
+        let end = start + request.length_bytes / SECTOR_BYTES;
+        for piece in pieces(start..end, self.volume.unit_sectors()) {
+            let bytes = piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES;
+            let _whole = self.begin_whole_of(bytes).await;
+            if self.is_gone.get() || self.place.is_over() {
+                return Err(RequestError::Stopped);
+            }
+            let (sector, sectors) = (piece.start, piece.end - piece.start);
+            let work = match request.command {
+                Command::Trim { .. } => engine::Request::Discard { sector, sectors },
+                _ => engine::Request::WriteZeroes { sector, sectors, fua: false },
+            };
+            let queue = Queue::new();
+            self.volume.submit(&queue, 0, work);
+            queue.next().await.result?;
+            // Memory answers at once; others of the lane have their turn.
+            self.lane.pause().await;
+        }
+        Ok(())
+    }
+
     fn execute(&self, plain: UnderWay) {
         let request = plain.request;
         let sector = request.offset_bytes / SECTOR_BYTES;
-        let sectors = u64::from(request.length_bytes) / SECTOR_BYTES;
+        let sectors = request.length_bytes / SECTOR_BYTES;
         match request.command {
             Command::Read => {
-                let into = self.io.payload(request.length_bytes as usize);
+                let into = self.io.payload(request.payload_bytes());
                 let under_way = UnderWay { data: Some(into.clone()), ..plain };
                 self.submit(under_way, engine::Request::Read { sector, into });
             }
@@ -366,8 +467,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             // A hint; the array's own cache knows better.
             Command::Cache => self.state.borrow_mut().session.done(&request),
             Command::BlockStatus { .. } => {
-                let extents = self.volume.allocation(request.offset_bytes, request.length_bytes);
-                self.state.borrow_mut().session.extents(&request, &extents);
+                let start = request.offset_bytes;
+                let of =
+                    |context| self.volume.extents(context, start..start + request.length_bytes);
+                self.state.borrow_mut().session.extents(&request, of);
             }
             Command::Write { .. } => unreachable!("a write waits for its payload"),
         }
@@ -383,7 +486,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Sends whatever is ready, until nothing is expected any more. Requests of a client that is
     /// gone are waited for all the same: their memory and their writes are under way.
-    async fn answer(&self, lane: &Lane) {
+    async fn answer(&self) {
         let mut message = Message::new();
         let mut broken = false;
         loop {
@@ -399,18 +502,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                 continue;
             };
             if !broken {
-                for piece in batch.pieces() {
-                    match piece {
-                        Piece::Headers(bytes) => message.push(bytes),
-                        Piece::Data(data) => message.push_payload(data.clone(), 0..data.len()),
-                    }
-                }
                 self.sending.begins(batch.weight_bytes());
-                let send = self.io.send(&self.socket, message, self.deadline(lane));
+                let send = self.transport.send(&batch, message, self.deadline());
                 let sent;
                 (sent, message) = self.ending_meanwhile(send).await;
                 self.sending.ends();
-                message.clear();
                 if let Err(error) = sent {
                     tracing::debug!(%error, "a client does not take its answers");
                     broken = true;
@@ -420,6 +516,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             self.state.borrow_mut().session.sent(batch);
             self.give_back();
             self.receiving.wake();
+        }
+        if !self.is_gone.get() {
+            self.sending.begins(0);
+            self.transport.say_goodbye(message).await;
         }
         self.hang_up();
     }
@@ -442,8 +542,8 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
 
     /// Ends the receiving task too, if it has not ended.
     fn hang_up(&self) {
-        let done: io::Result<()> = self.io.shutdown(&self.socket, Shutdown::Both);
-        if let Err(error) = done {
+        self.is_gone.set(true);
+        if let Err(error) = self.transport.shut_down() {
             tracing::trace!(%error, "the client was faster");
         }
     }
@@ -535,6 +635,10 @@ impl Transfer {
 
     fn ends(&self) {
         self.bytes.set(None);
+    }
+
+    fn is_under_way(&self) -> bool {
+        self.bytes.get().is_some()
     }
 }
 

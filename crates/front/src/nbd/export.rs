@@ -7,6 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_io::Lineage;
 
+use super::request::Framing;
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
 
 /// Below this an array reads and writes whole units for a part of one.
@@ -195,10 +196,11 @@ impl Export {
         Ok(())
     }
 
-    /// The transmission flags. "Do not fragment" only makes sense with structured replies.
+    /// The transmission flags. "Do not fragment" only makes sense with replies in chunks, and only extended headers
+    /// have requests whose flags tell of a payload.
     ///
     /// Several connections are always offered: a flush covers what any of them was told is written.
-    pub(super) fn flags(&self, structured_replies: bool) -> u16 {
+    pub(super) fn flags(&self, framing: Framing) -> u16 {
         use export_flag::*;
         let always = HAS_FLAGS | SEND_FLUSH | SEND_FUA | CAN_MULTI_CONN | SEND_CACHE;
         let when = |condition: bool, flags: u16| if condition { flags } else { 0 };
@@ -208,7 +210,8 @@ impl Export {
             | when(!self.read_only && self.trim, SEND_TRIM)
             | when(!self.read_only && self.fast_zero, SEND_FAST_ZERO)
             | when(self.rotational, ROTATIONAL)
-            | when(structured_replies, SEND_DF)
+            | when(framing != Framing::Simple, SEND_DF)
+            | when(framing == Framing::Extended, BLOCK_STATUS_PAYLOAD)
     }
 }
 

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use super::context::{Context, Contexts};
 use super::export::{Export, Exports};
-use super::request::Agreement;
+use super::request::{Agreement, Framing};
 use super::session::{Closing, Misbehaved};
 use super::wire::{
-    BASE_ALLOCATION, BASE_ALLOCATION_ID, EXPORT_NAME_PADDING, Fields, Gather, INIT_MAGIC,
-    OPTION_HEADER_BYTES, OPTION_MAGIC, OPTION_REPLY_MAGIC, Put, STRING_BYTES_MAX, handshake_flag,
-    info, length_u32, option, option_reply, split_front,
+    EXPORT_NAME_PADDING, Fields, Gather, INIT_MAGIC, OPTION_HEADER_BYTES, OPTION_MAGIC,
+    OPTION_REPLY_MAGIC, Put, STRING_BYTES_MAX, handshake_flag, info, length_u32, option,
+    option_reply, split_front,
 };
 
 /// The longest option data that is looked at; longer data is skipped and refused.
@@ -24,9 +25,10 @@ pub(super) struct Handshake {
     stage: Stage,
     options_seen: usize,
     client: ClientFlags,
-    structured_replies: bool,
-    /// The export for which `base:allocation` was chosen last.
-    block_status_of: Option<usize>,
+    tls: Tls,
+    framing: Framing,
+    /// Metadata contexts as they were chosen last, and for which export.
+    chosen: Option<(usize, Contexts)>,
 }
 
 /// What the next bytes are.
@@ -45,6 +47,16 @@ enum Stage {
     },
 }
 
+/// How a connection stands to TLS.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+enum Tls {
+    /// It is not offered.
+    Absent,
+    /// It must begin before anything is told.
+    Required,
+    Begun,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 struct ClientFlags {
     fixed_newstyle: bool,
@@ -58,6 +70,8 @@ pub(super) enum Step {
     Hungry,
     /// An option was answered; more input may be left.
     Answered,
+    /// What the client sends next is TLS.
+    StartTls,
     /// Transmission starts with the next byte.
     Transmit(Agreement),
     /// The connection is over.
@@ -79,9 +93,14 @@ impl Handshake {
             stage: Stage::ClientFlags,
             options_seen: 0,
             client: ClientFlags::default(),
-            structured_replies: false,
-            block_status_of: None,
+            tls: Tls::Absent,
+            framing: Framing::default(),
+            chosen: None,
         }
+    }
+
+    pub(super) fn require_tls(&mut self) {
+        self.tls = Tls::Required;
     }
 
     /// Reads up to the end of one option; replies are appended to `out`.
@@ -185,10 +204,21 @@ impl Handshake {
 
     fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
         let answered = match option {
+            option::EXPORT_NAME if self.tls == Tls::Required => {
+                return misbehaved(Misbehaved::NoTls);
+            }
             option::EXPORT_NAME => return self.export_name(data, out),
             option::ABORT => {
                 reply(out, option, option_reply::ACK, &[]);
                 return Step::Close(Closing::Goodbye);
+            }
+            option::STARTTLS if self.tls != Tls::Absent => match self.start_tls(data, out) {
+                Ok(()) => return Step::StartTls,
+                Err(refusal) => Err(refusal),
+            },
+            _ if self.tls == Tls::Required => {
+                let why = "this server serves over TLS alone: begin with STARTTLS";
+                Err(Refusal(option_reply::ERR_TLS_REQD, why))
             }
             option::GO => match self.info(option, data, out) {
                 Ok(export) => return Step::Transmit(self.agreement(export)),
@@ -205,6 +235,7 @@ impl Handshake {
             option::STRUCTURED_REPLY => self.structured_reply(data, out),
             option::LIST_META_CONTEXT => self.list_meta_context(data, out),
             option::SET_META_CONTEXT => self.set_meta_context(data, out),
+            option::EXTENDED_HEADERS => self.extended_headers(data, out),
             _ => Err(Refusal(option_reply::ERR_UNSUP, "option is not supported")),
         };
         if let Err(refusal) = answered {
@@ -213,22 +244,38 @@ impl Handshake {
         Step::Answered
     }
 
-    fn agreement(&self, export: usize) -> Agreement {
-        Agreement {
-            export,
-            structured_replies: self.structured_replies,
-            block_status: self.block_status_of == Some(export),
+    /// Nothing that was agreed without TLS is kept.
+    fn start_tls(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        expect_no_data(data)?;
+        if self.tls == Tls::Begun {
+            return Err(Refusal(option_reply::ERR_INVALID, "TLS has begun"));
         }
+        self.tls = Tls::Begun;
+        self.framing = Framing::default();
+        self.chosen = None;
+        reply(out, option::STARTTLS, option_reply::ACK, &[]);
+        Ok(())
+    }
+
+    fn agreement(&self, export: usize) -> Agreement {
+        let contexts = match self.chosen {
+            Some((of, contexts)) if of == export => contexts,
+            _ => Contexts::default(),
+        };
+        Agreement { export, framing: self.framing, contexts }
     }
 
     /// The oldest way in. It has no error reply: an unknown name ends the connection.
     fn export_name(&mut self, name: &[u8], out: &mut Vec<u8>) -> Step {
+        if self.framing == Framing::Extended {
+            return misbehaved(Misbehaved::OldAfterNew);
+        }
         let Ok(export) = self.find(name) else {
             return misbehaved(Misbehaved::UnknownExport);
         };
         let chosen = &self.exports.as_slice()[export];
         out.put_u64(chosen.size_bytes);
-        out.put_u16(chosen.flags(self.structured_replies));
+        out.put_u16(chosen.flags(self.framing));
         if !self.client.no_zeroes {
             out.extend_from_slice(&[0; EXPORT_NAME_PADDING]);
         }
@@ -257,7 +304,7 @@ impl Handshake {
             let data = [&kind.to_be_bytes(), payload].concat();
             reply(out, option, option_reply::INFO, &data);
         };
-        item(info::EXPORT, &describe(chosen, self.structured_replies));
+        item(info::EXPORT, &describe(chosen, self.framing));
         // Sent unasked too: a client that reads it learns why odd requests will fail.
         item(info::BLOCK_SIZE, &describe_block_sizes(chosen));
         if wanted.contains(&info::NAME) {
@@ -278,17 +325,28 @@ impl Handshake {
 
     fn structured_reply(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         expect_no_data(data)?;
-        self.structured_replies = true;
+        if self.framing == Framing::Extended {
+            let why = "extended headers were agreed on";
+            return Err(Refusal(option_reply::ERR_EXT_HEADER_REQD, why));
+        }
+        self.framing = Framing::Structured;
         reply(out, option::STRUCTURED_REPLY, option_reply::ACK, &[]);
+        Ok(())
+    }
+
+    fn extended_headers(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
+        expect_no_data(data)?;
+        self.framing = Framing::Extended;
+        reply(out, option::EXTENDED_HEADERS, option_reply::ACK, &[]);
         Ok(())
     }
 
     fn list_meta_context(&self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
         let (_, queries) = self.meta_context(data)?;
-        let matches =
-            |query: &&[u8]| [BASE_ALLOCATION, "base:"].iter().any(|m| m.as_bytes() == *query);
-        if queries.is_empty() || queries.iter().any(matches) {
-            reply_context(out, option::LIST_META_CONTEXT, 0);
+        for context in Context::ALL {
+            if queries.is_empty() || queries.iter().any(|query| context.is_listed_by(query)) {
+                reply_context(out, option::LIST_META_CONTEXT, 0, context);
+            }
         }
         reply(out, option::LIST_META_CONTEXT, option_reply::ACK, &[]);
         Ok(())
@@ -296,18 +354,20 @@ impl Handshake {
 
     /// Replaces whatever was chosen before, also when it fails.
     fn set_meta_context(&mut self, data: &[u8], out: &mut Vec<u8>) -> Result<(), Refusal> {
-        self.block_status_of = None;
+        self.chosen = None;
         let (export, queries) = self.meta_context(data)?;
-        if queries.contains(&BASE_ALLOCATION.as_bytes()) {
-            self.block_status_of = Some(export);
-            reply_context(out, option::SET_META_CONTEXT, BASE_ALLOCATION_ID);
+        let is_meant = |context: &Context| queries.contains(&context.name().as_bytes());
+        let contexts: Contexts = Context::ALL.into_iter().filter(is_meant).collect();
+        for context in contexts.iter() {
+            reply_context(out, option::SET_META_CONTEXT, context.id(), context);
         }
+        self.chosen = Some((export, contexts));
         reply(out, option::SET_META_CONTEXT, option_reply::ACK, &[]);
         Ok(())
     }
 
     fn meta_context<'a>(&self, data: &'a [u8]) -> Result<(usize, Vec<&'a [u8]>), Refusal> {
-        if !self.structured_replies {
+        if self.framing == Framing::Simple {
             let why = "metadata contexts need structured replies: ask for them first";
             return Err(Refusal(option_reply::ERR_INVALID, why));
         }
@@ -362,10 +422,10 @@ fn parse_meta_context(data: &[u8]) -> Option<(&[u8], Vec<&[u8]>)> {
     fields.is_empty().then_some((name, queries))
 }
 
-fn describe(export: &Export, structured_replies: bool) -> Vec<u8> {
+fn describe(export: &Export, framing: Framing) -> Vec<u8> {
     let mut payload = Vec::with_capacity(10);
     payload.put_u64(export.size_bytes);
-    payload.put_u16(export.flags(structured_replies));
+    payload.put_u16(export.flags(framing));
     payload
 }
 
@@ -378,8 +438,8 @@ fn describe_block_sizes(export: &Export) -> Vec<u8> {
     payload
 }
 
-fn reply_context(out: &mut Vec<u8>, option: u32, id: u32) {
-    let data = [&id.to_be_bytes(), BASE_ALLOCATION.as_bytes()].concat();
+fn reply_context(out: &mut Vec<u8>, option: u32, id: u32, context: Context) {
+    let data = [&id.to_be_bytes(), context.name().as_bytes()].concat();
     reply(out, option, option_reply::META_CONTEXT, &data);
 }
 

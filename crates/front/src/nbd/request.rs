@@ -1,10 +1,14 @@
 //! Requests of the transmission phase: decoded, then held against what was agreed.
 
+use super::context::{Context, Contexts};
 use super::export::Export;
 use super::wire::{
-    Errno, Fields, PAYLOAD_BYTES_MAX, Put, REQUEST_HEADER_BYTES, REQUEST_MAGIC, command,
-    command_flag,
+    EXTENDED_REQUEST_HEADER_BYTES, EXTENDED_REQUEST_MAGIC, Errno, Fields, PAYLOAD_BYTES_MAX, Put,
+    REQUEST_HEADER_BYTES, REQUEST_MAGIC, command, command_flag,
 };
+
+/// The longest payload of a block status: a length, and each context once.
+pub(super) const SELECTION_BYTES_MAX: u64 = 8 + 4 * Context::ALL.len() as u64;
 
 /// A request that may be executed: its flags, alignment and range are valid for its export.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -15,8 +19,8 @@ pub struct Request {
     pub command: Command,
     /// Where, in bytes from the start of the export.
     pub offset_bytes: u64,
-    /// How much, in bytes. Reads and writes have at most 32 MiB, other commands up to 4 GiB.
-    pub length_bytes: u32,
+    /// How much, in bytes. Reads and writes have at most 32 MiB, other commands up to the whole export.
+    pub length_bytes: u64,
 }
 
 /// What marks a request and its reply; any value, chosen by the client.
@@ -51,11 +55,25 @@ pub enum Command {
         /// Fail with `ENOTSUP` at once unless this is faster than writing zeroes.
         fast: bool,
     },
-    /// Tell which parts are holes or zeroes; answered with extents.
+    /// Tell the status of parts; answered with extents.
     BlockStatus {
         /// Only one extent, no longer than the request.
         one_extent: bool,
+        /// In these contexts, of those that were chosen.
+        contexts: Contexts,
     },
+}
+
+/// How requests and replies are framed.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum Framing {
+    /// Simple replies: a number, or the data of a read.
+    #[default]
+    Simple,
+    /// Structured replies: in chunks.
+    Structured,
+    /// Extended headers: lengths of 64 bits, and all replies in chunks.
+    Extended,
 }
 
 /// What was agreed in the handshake, as far as requests depend on it.
@@ -63,10 +81,10 @@ pub enum Command {
 pub(super) struct Agreement {
     /// Index of the export.
     pub(super) export: usize,
-    /// Replies are structured.
-    pub(super) structured_replies: bool,
-    /// `base:allocation` was chosen for this export.
-    pub(super) block_status: bool,
+    /// How requests and replies are framed.
+    pub(super) framing: Framing,
+    /// Chosen for this export.
+    pub(super) contexts: Contexts,
 }
 
 /// A request's fields as sent; framed, but otherwise unchecked.
@@ -76,7 +94,7 @@ pub(super) struct Header {
     pub(super) kind: u16,
     pub(super) cookie: Cookie,
     pub(super) offset_bytes: u64,
-    pub(super) length_bytes: u32,
+    pub(super) length_bytes: u64,
 }
 
 /// Why a request is answered with an error without being executed.
@@ -88,9 +106,9 @@ pub(super) struct Refusal {
 
 impl Request {
     /// Bytes that travel with the request or with its reply, and so need a buffer.
-    pub fn payload_bytes(&self) -> u32 {
+    pub fn payload_bytes(&self) -> usize {
         match self.command {
-            Command::Read | Command::Write { .. } => self.length_bytes,
+            Command::Read | Command::Write { .. } => self.length_bytes as usize,
             _ => 0,
         }
     }
@@ -116,19 +134,36 @@ impl Command {
                 let flags = when(fua, FUA) | when(no_hole, NO_HOLE) | when(fast, FAST_ZERO);
                 (command::WRITE_ZEROES, flags)
             }
-            Command::BlockStatus { one_extent } => {
+            Command::BlockStatus { one_extent, .. } => {
                 (command::BLOCK_STATUS, when(one_extent, REQ_ONE))
             }
         }
     }
 }
 
+impl Framing {
+    /// Bytes of a request's header.
+    pub(super) fn header_bytes(self) -> usize {
+        match self {
+            Framing::Simple | Framing::Structured => REQUEST_HEADER_BYTES,
+            Framing::Extended => EXTENDED_REQUEST_HEADER_BYTES,
+        }
+    }
+
+    fn magic(self) -> u32 {
+        match self {
+            Framing::Simple | Framing::Structured => REQUEST_MAGIC,
+            Framing::Extended => EXTENDED_REQUEST_MAGIC,
+        }
+    }
+}
+
 impl Header {
     /// Decodes a header; `None` without the magic: then nothing tells where the next one starts.
-    pub(super) fn decode(bytes: &[u8]) -> Option<Header> {
-        assert_eq!(bytes.len(), REQUEST_HEADER_BYTES);
+    pub(super) fn decode(bytes: &[u8], framing: Framing) -> Option<Header> {
+        assert_eq!(bytes.len(), framing.header_bytes());
         let mut fields = Fields(bytes);
-        if fields.u32()? != REQUEST_MAGIC {
+        if fields.u32()? != framing.magic() {
             return None;
         }
         Some(Header {
@@ -136,28 +171,58 @@ impl Header {
             kind: fields.u16()?,
             cookie: Cookie(fields.u64()?),
             offset_bytes: fields.u64()?,
-            length_bytes: fields.u32()?,
+            length_bytes: match framing {
+                Framing::Extended => fields.u64()?,
+                _ => fields.u32()?.into(),
+            },
         })
     }
 
-    /// Appends the header to what a client sends.
-    pub(super) fn encode(&self, out: &mut Vec<u8>) {
-        out.put_u32(REQUEST_MAGIC);
+    /// Appends the header to what a client sends. A length beyond 32 bits needs extended headers.
+    pub(super) fn encode(&self, framing: Framing, out: &mut Vec<u8>) {
+        out.put_u32(framing.magic());
         out.put_u16(self.flags);
         out.put_u16(self.kind);
         out.put_u64(self.cookie.0);
         out.put_u64(self.offset_bytes);
-        out.put_u32(self.length_bytes);
+        match framing {
+            Framing::Extended => out.put_u64(self.length_bytes),
+            _ => out.put_u32(u32::try_from(self.length_bytes).expect("a length of 32 bits")),
+        }
     }
 
-    /// Bytes that follow on the wire, whether or not the request is accepted.
-    pub(super) fn trailing_bytes(&self) -> u32 {
-        if self.kind == command::WRITE { self.length_bytes } else { 0 }
+    /// Bytes that follow on the wire, whether or not the request is accepted. A write has its payload also where the
+    /// flag for that is missing: QEMU 8.2 to 10.0 at least leaves it out, and QEMU's server takes that.
+    pub(super) fn trailing_bytes(&self, framing: Framing) -> u64 {
+        let is_told = self.flags & command_flag::PAYLOAD_LEN != 0;
+        let has_payload = self.kind == command::WRITE || (framing == Framing::Extended && is_told);
+        if has_payload { self.length_bytes } else { 0 }
+    }
+
+    /// Whether it is a block status whose payload names the contexts.
+    pub(super) fn has_selection(&self, framing: Framing) -> bool {
+        let trailing = self.trailing_bytes(framing);
+        self.kind == command::BLOCK_STATUS && (1..=SELECTION_BYTES_MAX).contains(&trailing)
+    }
+
+    /// The block status that its payload makes of it: without that, and of the contexts that it names.
+    pub(super) fn select(
+        self,
+        payload: &[u8],
+        chosen: Contexts,
+    ) -> Result<(Header, Contexts), (Header, Refusal)> {
+        let header = Header { flags: self.flags & !command_flag::PAYLOAD_LEN, ..self };
+        match parse_selection(payload) {
+            Some((length_bytes, contexts)) if chosen.contain(contexts) => {
+                Ok((Header { length_bytes, ..header }, contexts))
+            }
+            _ => Err((header, invalid("payload is no length and contexts that were chosen"))),
+        }
     }
 
     /// Holds the request against its export and the agreement.
     pub(super) fn admit(&self, export: &Export, agreed: Agreement) -> Result<Request, Refusal> {
-        let command = self.command()?;
+        let command = self.command(agreed)?;
         self.check_flags(export, agreed)?;
         check_rights(command, export)?;
         let request = Request {
@@ -173,7 +238,7 @@ impl Header {
         Ok(request)
     }
 
-    fn command(&self) -> Result<Command, Refusal> {
+    fn command(&self, agreed: Agreement) -> Result<Command, Refusal> {
         let set = |flag: u16| self.flags & flag != 0;
         let fua = set(command_flag::FUA);
         Ok(match self.kind {
@@ -187,9 +252,10 @@ impl Header {
                 no_hole: set(command_flag::NO_HOLE),
                 fast: set(command_flag::FAST_ZERO),
             },
-            command::BLOCK_STATUS => {
-                Command::BlockStatus { one_extent: set(command_flag::REQ_ONE) }
-            }
+            command::BLOCK_STATUS => Command::BlockStatus {
+                one_extent: set(command_flag::REQ_ONE),
+                contexts: agreed.contexts,
+            },
             _ => return Err(invalid("unknown command")),
         })
     }
@@ -197,7 +263,8 @@ impl Header {
     /// FUA is valid for every command, the other flags each for one.
     fn check_flags(&self, export: &Export, agreed: Agreement) -> Result<(), Refusal> {
         let own = match self.kind {
-            command::READ if agreed.structured_replies => command_flag::DF,
+            command::READ if agreed.framing != Framing::Simple => command_flag::DF,
+            command::WRITE if agreed.framing == Framing::Extended => command_flag::PAYLOAD_LEN,
             command::WRITE_ZEROES if export.fast_zero => {
                 command_flag::NO_HOLE | command_flag::FAST_ZERO
             }
@@ -239,7 +306,7 @@ impl Request {
         if !matches!(self.command, Command::BlockStatus { .. }) {
             return Ok(());
         }
-        if !agreed.block_status {
+        if agreed.contexts.is_empty() {
             return Err(invalid("no metadata context was chosen for this export"));
         }
         if self.length_bytes == 0 {
@@ -250,19 +317,19 @@ impl Request {
 
     fn check_alignment(&self, export: &Export) -> Result<(), Refusal> {
         let minimum = u64::from(export.block_sizes.minimum());
-        let aligned = self.offset_bytes.is_multiple_of(minimum)
-            && u64::from(self.length_bytes).is_multiple_of(minimum);
+        let aligned =
+            self.offset_bytes.is_multiple_of(minimum) && self.length_bytes.is_multiple_of(minimum);
         if !aligned {
             return Err(invalid("offset or length is no multiple of the minimum block size"));
         }
-        if self.payload_bytes() > PAYLOAD_BYTES_MAX {
+        if self.payload_bytes() > PAYLOAD_BYTES_MAX as usize {
             return Err(invalid("payload is over 32 MiB"));
         }
         Ok(())
     }
 
     fn check_range(&self, export: &Export) -> Result<(), Refusal> {
-        let end = self.offset_bytes.checked_add(u64::from(self.length_bytes));
+        let end = self.offset_bytes.checked_add(self.length_bytes);
         if end.is_some_and(|end| end <= export.size_bytes) {
             return Ok(());
         }
@@ -274,6 +341,18 @@ impl Request {
             _ => invalid(message),
         })
     }
+}
+
+/// A length in bytes, and at least one context, none of them twice.
+fn parse_selection(payload: &[u8]) -> Option<(u64, Contexts)> {
+    let mut fields = Fields(payload);
+    let length_bytes = fields.u64()?;
+    let mut contexts = Contexts::default();
+    while !fields.is_empty() {
+        let is_new = contexts.insert(Context::with_id(fields.u32()?)?);
+        is_new.then_some(())?;
+    }
+    (!contexts.is_empty()).then_some((length_bytes, contexts))
 }
 
 fn invalid(message: &'static str) -> Refusal {

@@ -1,12 +1,10 @@
 //! A server: one listening socket, its clients, and the lanes that they live on.
 
-use std::collections::{BTreeMap, VecDeque};
-use std::future::poll_fn;
+use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
 
 use mdspace_engine::lane::{Lane, LaneId};
@@ -17,9 +15,11 @@ use crate::address::Address;
 use crate::listener::{ListenError, Listener};
 use crate::partial_writes::PartialWrites;
 use crate::peer::{self, Who};
+use crate::tls::Identity;
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
 
+use super::arrivals::Arrivals;
 use super::budget::Budget;
 use super::connection::{Connection, Place, Terms};
 use super::export::Exports;
@@ -87,10 +87,12 @@ struct Shared {
     /// The same while clients may only read.
     read_only_exports: Arc<Exports>,
     limits: ServerLimits,
+    /// Clients are served over TLS alone.
+    identity: Option<Arc<Identity>>,
     closing: AtomicBool,
     /// The accepting task, while it waits.
     accepting: SharedWait,
-    lanes: Vec<Arrivals>,
+    lanes: Vec<Arrivals<Presence>>,
     clients: Mutex<Clients>,
     client_left: Condvar,
 }
@@ -113,16 +115,6 @@ struct Client {
     socket: OwnedFd,
 }
 
-/// Connections on their way to a lane.
-#[derive(Debug, Default)]
-struct Arrivals(Mutex<Waiting>);
-
-#[derive(Debug, Default)]
-struct Waiting {
-    sockets: VecDeque<(OwnedFd, Presence)>,
-    lane: Option<Waker>,
-}
-
 /// A client's entry in the list; dropped when its connection is over.
 #[derive(Debug)]
 struct Presence {
@@ -136,9 +128,15 @@ pub struct Keeper(Weak<Shared>);
 
 impl Keeper {
     /// Makes a Unix socket anew whose file is not there any more, or is another one that is no socket of a
-    /// running process. True: it was. Not for a lane's thread.
+    /// running process. True: it was. Reads certificates anew that have changed. Not for a lane's thread.
     pub fn keep(&self) -> Result<bool, ListenError> {
         let Some(shared) = self.0.upgrade() else { return Ok(false) };
+        if let Some(identity) = &shared.identity
+            && identity.renew()?
+        {
+            let directory = identity.directory().display();
+            tracing::info!(front = %shared.address, "certificates of {directory} were read anew");
+        }
         let place = shared.listener().place();
         // Nothing is locked meanwhile: it may wait for who answers there.
         let Some(renewed) = place.renewed()? else { return Ok(false) };
@@ -163,13 +161,14 @@ impl Server {
         limits: ServerLimits,
         volume: &V,
     ) -> Server {
-        if let Some(warning) = listener.warning() {
+        for warning in listener.warnings() {
             tracing::warn!(front = %listener.address(), "{warning}");
         }
         let read_only = listener.address().read_only;
         let exports = if read_only { exports.read_only() } else { exports };
         let shared = Arc::new(Shared {
             address: listener.address().clone(),
+            identity: listener.identity().cloned(),
             listener: Mutex::new(listener),
             renewals: AtomicU64::new(0),
             read_only_exports: Arc::new(exports.clone().read_only()),
@@ -357,7 +356,8 @@ impl Shared {
     ) {
         let writes = self.limits.partial_writes.beside();
         lane.spawn(writes.watch());
-        while let Some((socket, presence)) = self.next_arrival(index).await {
+        let is_closing = || self.is_closing();
+        while let Some((socket, presence)) = self.lanes[index].next(is_closing).await {
             let socket = match Socket::new(socket) {
                 Ok(socket) => socket,
                 Err(error) => {
@@ -370,34 +370,17 @@ impl Shared {
                 false => &self.exports,
             };
             let session = Session::new(exports.clone(), self.limits.session);
+            let tls = self.identity.as_ref().map(|identity| identity.config());
+            let session = if tls.is_some() { session.requiring_tls() } else { session };
             let terms = Terms {
                 handshake_until: lane.lived() + self.limits.handshake,
                 stall: self.limits.stall,
                 budget: self.limits.budget.borrower(),
                 writes: writes.clone(),
+                tls,
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }
-    }
-
-    /// The next client of a lane; `None` once the server is closing.
-    async fn next_arrival(&self, index: usize) -> Option<(OwnedFd, Presence)> {
-        poll_fn(|context| {
-            let mut waiting = self.lanes[index].lock();
-            if self.is_closing() {
-                drop(waiting);
-                self.lanes[index].turn_away();
-                return Poll::Ready(None);
-            }
-            match waiting.sockets.pop_front() {
-                Some(arrival) => Poll::Ready(Some(arrival)),
-                None => {
-                    waiting.lane = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
     }
 }
 
@@ -442,30 +425,6 @@ impl Client {
     fn disconnect(&self) {
         // One that cannot be disconnected any more is gone.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
-    }
-}
-
-impl Arrivals {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, socket: OwnedFd, presence: Presence) {
-        self.lock().sockets.push_back((socket, presence));
-        self.wake();
-    }
-
-    /// Drops all who have not begun.
-    fn turn_away(&self) {
-        let sockets = std::mem::take(&mut self.lock().sockets);
-        drop(sockets);
-    }
-
-    fn wake(&self) {
-        let lane = self.lock().lane.take();
-        if let Some(waker) = lane {
-            waker.wake();
-        }
     }
 }
 

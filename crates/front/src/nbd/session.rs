@@ -3,15 +3,16 @@
 use std::sync::Arc;
 
 use super::batch::{Batch, Data, Weight};
+use super::context::{Context, Contexts, Extent};
 use super::export::{Export, Exports};
 use super::handshake::{Handshake, Step};
-use super::reply;
-use super::request::{Agreement, Command, Header, Request};
-use super::wire::{Errno, Gather, REQUEST_HEADER_BYTES, command, split_front};
+use super::reply::Reply;
+use super::request::{Agreement, Command, Cookie, Framing, Header, Refusal, Request};
+use super::wire::{Errno, Gather, PAYLOAD_BYTES_MAX, command, split_front};
 
 /// Unsent answers to options, in bytes, at which a session stops reading.
 const HANDSHAKE_REPLY_BYTES_MAX: usize = 64 << 10;
-/// Extents in one reply; a client that wants more asks again from where they end.
+/// Extents of a context in one reply; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 1024;
 
 /// One connection as the server sees it. `B` is the buffer in which the data of a read is sent.
@@ -66,6 +67,9 @@ impl Default for Limits {
 pub enum Event {
     /// All input was used; more must be received.
     Hungry,
+    /// The client's next bytes are those of TLS, also those that are in the input still. What it is to be told already
+    /// goes out as it is, before those of the server. From then on the session is given what they decipher to.
+    StartTls,
     /// Execute this and answer it. For a write, [`Event::Payload`] comes next.
     Request(Request),
     /// The next `left` bytes are the payload of the write announced last. Take them with
@@ -109,17 +113,15 @@ pub enum Misbehaved {
     /// `EXPORT_NAME` with a name that is not served; there is no error reply for it.
     #[error("an export that is not served")]
     UnknownExport,
-}
-
-/// The state of consecutive bytes of an export.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
-pub struct Extent {
-    /// Length in bytes, not zero.
-    pub length_bytes: u32,
-    /// Nothing is allocated here.
-    pub hole: bool,
-    /// Reads as zeroes.
-    pub zero: bool,
+    /// `EXPORT_NAME` where TLS is required; there is no error reply for it.
+    #[error("an export by EXPORT_NAME without TLS")]
+    NoTls,
+    /// proto.md forbids it: `EXPORT_NAME` is for clients that know neither.
+    #[error("an export by EXPORT_NAME after extended headers")]
+    OldAfterNew,
+    /// Of an extended request, whose length may be anything.
+    #[error("a payload of {0} bytes, where 32 MiB is the most")]
+    PayloadTooLong(u64),
 }
 
 #[derive(Debug)]
@@ -140,6 +142,8 @@ struct Transmission {
 enum Next {
     #[default]
     Header,
+    /// The payload of a block status, with its contexts.
+    Selection(Header),
     /// A valid request for which there is no room yet.
     Parked(Request),
     /// Payload for the caller.
@@ -157,6 +161,25 @@ impl<B: Data> Session<B> {
         let phase = Phase::Handshake(handshake.expect("the header was just written"));
         let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
         Session { exports, limits, phase, agreed: None, held, allowed_bytes, ready, spare: None }
+    }
+
+    /// A new connection that serves nothing before the client has begun TLS. To be called before anything is polled.
+    pub fn requiring_tls(mut self) -> Session<B> {
+        if let Phase::Handshake(handshake) = &mut self.phase {
+            handshake.require_tls();
+        }
+        self
+    }
+
+    /// A connection whose other end knows the first export already, as the kernel's driver does: it begins with requests,
+    /// and its replies are simple ones.
+    pub fn in_transmission(exports: Arc<Exports>, limits: Limits) -> Session<B> {
+        let (framing, contexts) = (Framing::Simple, Contexts::default());
+        let agreed = Agreement { export: 0, framing, contexts };
+        let phase = Phase::Transmission(Transmission::default());
+        let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
+        let (agreed, ready) = (Some(agreed), Batch::new());
+        Session { exports, limits, phase, agreed, held, allowed_bytes, ready, spare: None }
     }
 
     /// The export, once transmission has begun.
@@ -202,7 +225,7 @@ impl<B: Data> Session<B> {
         let left = self.payload_left();
         assert!(bytes <= left, "{bytes} bytes of payload received where {left} were left");
         if let Phase::Transmission(transmission) = &mut self.phase {
-            transmission.expect_payload(left - bytes);
+            transmission.next = Next::payload(left - bytes);
         }
     }
 
@@ -221,7 +244,7 @@ impl<B: Data> Session<B> {
             Phase::Transmission(transmission) => match transmission.next {
                 Next::Header => self.held.requests >= self.limits.requests,
                 Next::Parked(request) => !self.has_room_for(&request),
-                Next::Payload { .. } | Next::Discard { .. } => false,
+                Next::Selection(_) | Next::Payload { .. } | Next::Discard { .. } => false,
             },
             Phase::Closed(_) => false,
         }
@@ -233,7 +256,7 @@ impl<B: Data> Session<B> {
 
     /// Payload bytes with this request; none where the connection may not hold so many.
     fn would_hold(&self, request: &Request) -> Option<usize> {
-        let bytes = self.held.bytes + request.payload_bytes() as usize;
+        let bytes = self.held.bytes + request.payload_bytes();
         (self.held.bytes == 0 || bytes <= self.limits.payload_bytes).then_some(bytes)
     }
 
@@ -298,6 +321,7 @@ impl<B: Data> Session<B> {
         match step {
             Step::Hungry => return Some(Event::Hungry),
             Step::Answered => {}
+            Step::StartTls => return Some(Event::StartTls),
             Step::Transmit(agreed) => {
                 self.agreed = Some(agreed);
                 self.phase = Phase::Transmission(Transmission::default());
@@ -308,75 +332,112 @@ impl<B: Data> Session<B> {
     }
 
     fn poll_transmission(&mut self, input: &mut &[u8]) -> Option<Event> {
-        let Phase::Transmission(transmission) = &mut self.phase else { return None };
+        let (Phase::Transmission(transmission), Some(agreed)) = (&mut self.phase, self.agreed)
+        else {
+            return None;
+        };
         match transmission.next {
             Next::Payload { left } => Some(Event::Payload { left }),
             Next::Discard { left } => {
                 let count = split_front(input, left.min(input.len())).len();
-                transmission.expect_discard(left - count);
+                transmission.next = Next::discard(left - count);
                 (count < left).then_some(Event::Hungry)
+            }
+            Next::Selection(header) => {
+                let length = header.length_bytes as usize;
+                let Some(payload) = transmission.gather.take(input, length) else {
+                    return Some(Event::Hungry);
+                };
+                let selected = header.select(payload, agreed.contexts);
+                transmission.next = Next::Header;
+                match selected {
+                    Ok((header, contexts)) => self.admit(header, Agreement { contexts, ..agreed }),
+                    Err((header, refusal)) => self.refuse(header, agreed, refusal),
+                }
+                None
             }
             Next::Parked(request) => self.start(request),
             Next::Header => {
-                let Some(bytes) = transmission.gather.take(input, REQUEST_HEADER_BYTES) else {
+                let header_bytes = agreed.framing.header_bytes();
+                let Some(bytes) = transmission.gather.take(input, header_bytes) else {
                     return Some(Event::Hungry);
                 };
-                match Header::decode(bytes) {
-                    None => self.phase = Phase::Closed(Closing::Misbehaved(Misbehaved::Magic)),
+                match Header::decode(bytes, agreed.framing) {
+                    None => self.misbehaved(Misbehaved::Magic),
                     Some(header) if header.kind == command::DISC => {
                         self.phase = Phase::Closed(Closing::Goodbye);
                     }
-                    Some(header) => self.receive(header),
+                    Some(header) => self.receive(header, agreed),
                 }
                 None
             }
         }
     }
 
-    /// A header came in: it becomes a request, or is refused and its payload goes by unread.
-    fn receive(&mut self, header: Header) {
-        let (Phase::Transmission(transmission), Some(agreed)) = (&mut self.phase, self.agreed)
-        else {
-            return;
-        };
+    fn misbehaved(&mut self, how: Misbehaved) {
+        self.phase = Phase::Closed(Closing::Misbehaved(how));
+    }
+
+    fn receive(&mut self, header: Header, agreed: Agreement) {
+        let trailing = header.trailing_bytes(agreed.framing);
+        if agreed.framing == Framing::Extended && trailing > PAYLOAD_BYTES_MAX.into() {
+            return self.misbehaved(Misbehaved::PayloadTooLong(trailing));
+        }
+        if header.has_selection(agreed.framing) {
+            return self.expect(Next::Selection(header));
+        }
+        self.admit(header, agreed);
+    }
+
+    /// A header becomes a request, or is refused and its payload goes by unread.
+    fn admit(&mut self, header: Header, agreed: Agreement) {
         match header.admit(&self.exports.as_slice()[agreed.export], agreed) {
-            Ok(request) => transmission.next = Next::Parked(request),
-            Err(refusal) => {
-                transmission.expect_discard(header.trailing_bytes() as usize);
-                self.held.requests += 1;
-                self.ready.add_weight(0);
-                self.ready.header(|out| reply::refusal(out, agreed, header.cookie, refusal));
-            }
+            Ok(request) => self.expect(Next::Parked(request)),
+            Err(refusal) => self.refuse(header, agreed, refusal),
+        }
+    }
+
+    fn refuse(&mut self, header: Header, agreed: Agreement, refusal: Refusal) {
+        let trailing = header.trailing_bytes(agreed.framing);
+        self.expect(Next::discard(trailing as usize));
+        self.held.requests += 1;
+        self.ready.add_weight(0);
+        let Header { cookie, offset_bytes, .. } = header;
+        self.reply(cookie, offset_bytes, |reply| reply.error(refusal.errno, refusal.message));
+    }
+
+    fn expect(&mut self, next: Next) {
+        if let Phase::Transmission(transmission) = &mut self.phase {
+            transmission.next = next;
         }
     }
 
     /// Lets a valid request through, there being room for its payload.
     fn start(&mut self, request: Request) -> Option<Event> {
-        let Phase::Transmission(transmission) = &mut self.phase else { return None };
-        let bytes = request.payload_bytes() as usize;
+        let bytes = request.payload_bytes();
         self.held.requests += 1;
         self.held.bytes += bytes;
         let writes = matches!(request.command, Command::Write { .. });
-        transmission.expect_payload(if writes { bytes } else { 0 });
+        self.expect(Next::payload(if writes { bytes } else { 0 }));
         if request.is_empty() {
             self.done(&request);
             return None;
         }
         if request.command == Command::Read {
             let start = request.offset_bytes;
-            self.exports.note_read(start..start + u64::from(request.length_bytes));
+            self.exports.note_read(start..start + request.length_bytes);
         }
         Some(Event::Request(request))
     }
 }
 
-impl Transmission {
-    fn expect_payload(&mut self, left: usize) {
-        self.next = if left > 0 { Next::Payload { left } } else { Next::Header };
+impl Next {
+    fn payload(left: usize) -> Next {
+        if left > 0 { Next::Payload { left } } else { Next::Header }
     }
 
-    fn expect_discard(&mut self, left: usize) {
-        self.next = if left > 0 { Next::Discard { left } } else { Next::Header };
+    fn discard(left: usize) -> Next {
+        if left > 0 { Next::Discard { left } } else { Next::Header }
     }
 }
 
@@ -394,7 +455,7 @@ impl<B: Data> Session<B> {
             _ => true,
         };
         assert!(returns_nothing, "{request:?} was answered without its data");
-        self.answer(request, |out, agreed| reply::done(out, agreed, request));
+        self.answer(request, |reply| reply.done(request));
     }
 
     /// Answers a read with its data.
@@ -403,59 +464,65 @@ impl<B: Data> Session<B> {
     ///
     /// Panics unless `request` is a read of exactly as many bytes as `data` has.
     pub fn data(&mut self, request: &Request, data: B) {
-        let length = request.length_bytes;
+        let length = request.payload_bytes();
         assert!(
-            request.command == Command::Read && data.len_bytes() == length as usize,
+            request.command == Command::Read && data.len_bytes() == length,
             "{request:?} was answered with {} bytes of data",
             data.len_bytes()
         );
-        self.answer(request, |out, agreed| reply::data_header(out, agreed, request));
+        self.answer(request, |reply| reply.data_header(request));
         if length > 0 {
             self.ready.data(data);
         }
     }
 
-    /// Answers a block status with extents that start at the request's offset.
+    /// Answers a block status with the extents `of` each of its contexts, from the request's offset on.
     ///
     /// What lies beyond the request is cut off, and so is what comes after 1024 extents.
     ///
     /// # Panics
     ///
     /// Panics unless `request` is a block status, and for extents that are missing or empty.
-    pub fn extents(&mut self, request: &Request, extents: &[Extent]) {
-        let Command::BlockStatus { one_extent } = request.command else {
+    pub fn extents(&mut self, request: &Request, of: impl Fn(Context) -> Vec<Extent>) {
+        let Command::BlockStatus { one_extent, contexts } = request.command else {
             panic!("{request:?} was answered with extents");
         };
-        assert!(!extents.is_empty(), "a block status has at least one extent");
-        let told = clip(extents, request.length_bytes, one_extent);
-        self.answer(request, |out, _| reply::extents(out, request, &told));
+        let last = contexts.iter().last();
+        self.answer(request, |mut reply| {
+            for context in contexts.iter() {
+                let told = clip(of(context), request.length_bytes, one_extent);
+                reply.extents(context, &told, Some(context) == last);
+            }
+        });
     }
 
     /// Answers a request with an error and a line for people, of which at most 4096 bytes are sent.
     pub fn failed(&mut self, request: &Request, errno: Errno, message: &str) {
-        self.answer(request, |out, agreed| {
-            reply::error(out, agreed, request.cookie, errno, message);
-        });
+        self.answer(request, |reply| reply.error(errno, message));
     }
 
-    fn answer(&mut self, request: &Request, write: impl FnOnce(&mut Vec<u8>, Agreement)) {
+    fn answer(&mut self, request: &Request, write: impl FnOnce(Reply<'_>)) {
+        self.ready.add_weight(request.payload_bytes());
+        self.reply(request.cookie, request.offset_bytes, write);
+    }
+
+    fn reply(&mut self, cookie: Cookie, offset_bytes: u64, write: impl FnOnce(Reply<'_>)) {
         let agreed = self.agreed.expect("a request came in, so transmission has begun");
-        self.ready.add_weight(request.payload_bytes() as usize);
-        self.ready.header(|out| write(out, agreed));
+        let framing = agreed.framing;
+        self.ready.header(|out| write(Reply { out, framing, cookie, offset_bytes }));
     }
 }
 
 /// The extents inside the request, or the first one of them.
-fn clip(extents: &[Extent], length_bytes: u32, one_extent: bool) -> Vec<Extent> {
+fn clip(mut extents: Vec<Extent>, length_bytes: u64, one_extent: bool) -> Vec<Extent> {
+    assert!(!extents.is_empty(), "a block status has at least one extent");
+    extents.truncate(if one_extent { 1 } else { EXTENTS_MAX });
     let mut left = length_bytes;
-    let mut told = Vec::with_capacity(if one_extent { 1 } else { extents.len() });
-    for extent in extents {
+    extents.retain_mut(|extent| {
         assert!(extent.length_bytes > 0, "an extent has at least one byte");
-        told.push(Extent { length_bytes: extent.length_bytes.min(left), ..*extent });
-        left -= extent.length_bytes.min(left);
-        if one_extent || left == 0 || told.len() == EXTENTS_MAX {
-            break;
-        }
-    }
-    told
+        extent.length_bytes = extent.length_bytes.min(left);
+        left -= extent.length_bytes;
+        extent.length_bytes > 0
+    });
+    extents
 }

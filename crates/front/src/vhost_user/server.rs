@@ -123,7 +123,7 @@ impl Server {
         partial_writes: PartialWrites,
         volume: &V,
     ) -> io::Result<Server> {
-        if let Some(warning) = listener.warning() {
+        for warning in listener.warnings() {
             tracing::warn!(front = %listener.address(), "{warning}");
         }
         let exports = if listener.address().read_only { exports.read_only() } else { exports };

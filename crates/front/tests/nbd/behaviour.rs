@@ -2,9 +2,10 @@
 
 use mdspace_front::nbd::client::{Answer, Client, Event as ClientEvent, Wants};
 use mdspace_front::nbd::{
-    Batch, Closing, Command, Cookie, Errno, Event, Extent, Limits, Misbehaved, Piece, Request,
-    Session,
+    Batch, Closing, Command, Context, Contexts, Cookie, Errno, Event, Extent, Framing, Limits,
+    Misbehaved, Piece, Request, Session,
 };
+use mdspace_front::nbd::{Export, Exports};
 
 use crate::ram::{Server, append, exports};
 
@@ -16,14 +17,27 @@ struct Pair {
 
 const WRITE: Command = Command::Write { fua: false };
 
+fn allocation() -> Contexts {
+    Contexts::from_iter([Context::Allocation])
+}
+
+fn wants(framing: Framing) -> Wants {
+    Wants { framing, contexts: allocation(), ..Wants::default() }
+}
+
+fn status() -> Command {
+    Command::BlockStatus { one_extent: false, contexts: allocation() }
+}
+
 impl Pair {
     fn new(limits: Limits) -> Pair {
-        let wants = Wants { export: "disk".into(), structured_replies: true, block_status: true };
+        let wants = Wants { export: "disk".into(), ..wants(Framing::Structured) };
         let mut pair =
             Pair { client: Client::new(wants), session: Session::new(exports(), limits) };
         loop {
             if let Some(ClientEvent::Ready(info)) = pair.deliver_answers() {
-                assert!(info.structured_replies && info.block_status_id.is_some());
+                assert_eq!(info.framing, Framing::Structured);
+                assert!(info.contexts.values().eq([&Context::Allocation]));
                 return pair;
             }
             assert_eq!(pair.poll(), Event::Hungry);
@@ -64,9 +78,14 @@ fn bytes_of(batch: &Batch<Vec<u8>>) -> Vec<u8> {
 
 #[test]
 fn a_client_writes_reads_and_asks_for_the_status() {
+    for framing in [Framing::Structured, Framing::Extended] {
+        writes_reads_and_asks_for_the_status(framing);
+    }
+}
+
+fn writes_reads_and_asks_for_the_status(framing: Framing) {
     let mut server = Server::new();
-    let wants = Wants { structured_replies: true, block_status: true, ..Wants::default() };
-    let mut client = Client::new(wants);
+    let mut client = Client::new(wants(framing));
     let mut exchange = |client: &mut Client| {
         loop {
             let bytes = server.take_output();
@@ -80,7 +99,7 @@ fn a_client_writes_reads_and_asks_for_the_status() {
         }
     };
     let ClientEvent::Ready(info) = exchange(&mut client) else { panic!("no handshake") };
-    assert_eq!(info.size_bytes, 1 << 20);
+    assert_eq!((info.framing, info.size_bytes), (framing, 1 << 20));
     assert_eq!(info.block_sizes, Some([512, 4096, 32 << 20]));
 
     let cookie = client.send(Command::Write { fua: true }, 512, 512, &[7; 512]);
@@ -88,12 +107,10 @@ fn a_client_writes_reads_and_asks_for_the_status() {
     let cookie = client.send(Command::Read, 0, 1024, &[]);
     let data = [[0; 512], [7; 512]].concat();
     assert_eq!(exchange(&mut client), ClientEvent::Answer(cookie, Answer::Data(data)));
-    let cookie = client.send(Command::BlockStatus { one_extent: false }, 0, 1024, &[]);
-    let extents = vec![
-        Extent { length_bytes: 512, hole: true, zero: true },
-        Extent { length_bytes: 512, hole: false, zero: false },
-    ];
-    assert_eq!(exchange(&mut client), ClientEvent::Answer(cookie, Answer::Extents(extents)));
+    let cookie = client.send(status(), 0, 1024, &[]);
+    let extents = [(Context::Allocation, vec![Extent::hole(512), Extent::allocated(512)])];
+    let extents = Answer::Extents(extents.into());
+    assert_eq!(exchange(&mut client), ClientEvent::Answer(cookie, extents));
     let cookie = client.send(Command::Read, 1 << 20, 512, &[]);
     let why = "range ends beyond the export".to_string();
     let failed = Answer::Failed(Errno::Invalid, why);
@@ -203,6 +220,63 @@ fn a_single_payload_beyond_the_limit_of_bytes_passes_alone() {
     assert!(matches!(pair.poll(), Event::Request(_)));
 }
 
+/// An export of 2^63 - 512 bytes, which nobody could keep in memory.
+#[test]
+fn commands_without_a_payload_go_over_all_of_a_huge_export() {
+    let size_bytes = i64::MAX as u64 / 512 * 512;
+    let export = Export { size_bytes, ..exports().as_slice()[0].clone() };
+    let exports = Exports::new(vec![export]).expect("a valid export");
+    let mut session: Session<Vec<u8>> = Session::new(exports.into(), Limits::default());
+    let mut client = Client::new(wants(Framing::Extended));
+    let event = |session: &mut Session<Vec<u8>>, client: &mut Client| {
+        loop {
+            if let Some(batch) = session.take_replies() {
+                let bytes = bytes_of(&batch);
+                session.sent(batch);
+                let event = client.poll(&mut &bytes[..]);
+                if event != ClientEvent::Hungry {
+                    return Err(event);
+                }
+            }
+            match session.poll(&mut &client.take_output()[..]) {
+                Event::Hungry => {}
+                Event::Request(request) => return Ok(request),
+                event => panic!("{event:?}"),
+            }
+        }
+    };
+    assert!(matches!(event(&mut session, &mut client), Err(ClientEvent::Ready(_))));
+    let zero = Command::WriteZeroes { fua: true, no_hole: false, fast: false };
+    for command in [Command::Trim { fua: false }, Command::Cache, zero, status()] {
+        let cookie = client.send(command, 512, size_bytes - 512, &[]);
+        let request = event(&mut session, &mut client).expect("it is executed");
+        let all = Request { cookie, command, offset_bytes: 512, length_bytes: size_bytes - 512 };
+        assert_eq!(request, all);
+        assert_eq!((request.payload_bytes(), session.held_bytes()), (0, 0));
+        if command == status() {
+            let extents = [Extent::hole(1 << 40), Extent::allocated(u64::MAX)];
+            session.extents(&request, |_| extents.to_vec());
+            let told = [Extent::hole(1 << 40), Extent::allocated(size_bytes - 512 - (1 << 40))];
+            let answer = Answer::Extents([(Context::Allocation, told.to_vec())].into());
+            let answered = event(&mut session, &mut client).expect_err("an answer");
+            assert_eq!(answered, ClientEvent::Answer(cookie, answer));
+            continue;
+        }
+        session.done(&request);
+        let answered = event(&mut session, &mut client).expect_err("an answer");
+        assert_eq!(answered, ClientEvent::Answer(cookie, Answer::Done));
+    }
+    for (command, length) in [
+        (Command::Read, (32 << 20) + 512),
+        (zero, size_bytes),
+        (Command::Trim { fua: false }, u64::MAX - 511),
+    ] {
+        client.send(command, 512, length, &[]);
+        let answered = event(&mut session, &mut client).expect_err("an answer");
+        assert!(matches!(answered, ClientEvent::Answer(_, Answer::Failed(..))), "{answered:?}");
+    }
+}
+
 #[test]
 fn a_flood_of_options_ends_the_handshake() {
     let mut session: Session<Vec<u8>> = Session::new(exports(), Limits::default());
@@ -216,7 +290,7 @@ fn a_flood_of_options_ends_the_handshake() {
 fn options_are_not_answered_while_earlier_answers_pile_up() {
     let mut long = exports().as_slice()[0].clone();
     long.description = "d".repeat(4096);
-    let exports = mdspace_front::nbd::Exports::new(vec![long]).expect("a valid export");
+    let exports = Exports::new(vec![long]).expect("a valid export");
     let mut session: Session<Vec<u8>> = Session::new(exports.into(), Limits::default());
     let option = [&b"IHAVEOPT"[..], &[0, 0, 0, 3, 0, 0, 0, 0]].concat();
     let bytes = [&3u32.to_be_bytes()[..], &option.repeat(100)].concat();

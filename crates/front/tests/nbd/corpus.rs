@@ -10,6 +10,8 @@ use crate::seed::for_each_seed;
 
 pub(crate) struct Conversation {
     pub(crate) name: String,
+    /// The server requires TLS; what stands behind `STARTTLS` is what it deciphers to.
+    pub(crate) tls: bool,
     pub(crate) client: Vec<u8>,
     server: Vec<u8>,
     end: End,
@@ -43,7 +45,10 @@ pub(crate) fn conversations() -> Vec<Conversation> {
 
 /// Lets a server answer `pieces`, one after the other.
 pub(crate) fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
-    let mut server = Server::new();
+    converse_with(Server::new(), pieces)
+}
+
+fn converse_with<'a>(mut server: Server, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
     let mut output = server.take_output();
     for piece in pieces {
         server.receive(piece);
@@ -59,14 +64,20 @@ pub(crate) fn converse<'a>(pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcom
 }
 
 impl Conversation {
+    /// As [`converse`], with the server that it is with.
+    pub(crate) fn with<'a>(&self, pieces: impl IntoIterator<Item = &'a [u8]>) -> Outcome {
+        converse_with(if self.tls { Server::requiring_tls() } else { Server::new() }, pieces)
+    }
+
     fn parse(path: &Path) -> Conversation {
         let text = fs::read_to_string(path).expect("a readable file");
         let name = path.file_stem().expect("a file").to_string_lossy().into_owned();
-        let (mut client, mut server, mut end) = (Vec::new(), Vec::new(), None);
+        let (mut tls, mut client, mut server, mut end) = (false, Vec::new(), Vec::new(), None);
         for line in text.lines() {
             let line = line.split('#').next().unwrap_or_default().trim();
             match line.split_once(' ') {
                 None if line.is_empty() => {}
+                None if line == "TLS" => tls = true,
                 Some(("C", bytes)) => parse_bytes(bytes, &mut client),
                 Some(("S", bytes)) => parse_bytes(bytes, &mut server),
                 Some(("END", "open")) => end = Some(End::Open),
@@ -76,7 +87,7 @@ impl Conversation {
             }
         }
         let end = end.unwrap_or_else(|| panic!("{name}: no END"));
-        Conversation { name, client, server, end }
+        Conversation { name, tls, client, server, end }
     }
 
     /// The first difference between what must be and what is.
@@ -133,7 +144,7 @@ fn parse_bytes(mut text: &str, out: &mut Vec<u8>) {
 #[test]
 fn every_conversation_is_answered_to_the_byte() {
     for conversation in conversations() {
-        let outcome = converse([&conversation.client[..]]);
+        let outcome = conversation.with([&conversation.client[..]]);
         if let Some(difference) = conversation.difference(&outcome) {
             panic!("{difference}");
         }
@@ -143,7 +154,7 @@ fn every_conversation_is_answered_to_the_byte() {
 #[test]
 fn a_wrong_byte_in_an_answer_is_noticed() {
     for conversation in conversations() {
-        let mut outcome = converse([&conversation.client[..]]);
+        let mut outcome = conversation.with([&conversation.client[..]]);
         let middle = outcome.output.len() / 2;
         outcome.output[middle] ^= 1;
         assert!(conversation.difference(&outcome).is_some(), "{}", conversation.name);
@@ -153,8 +164,8 @@ fn a_wrong_byte_in_an_answer_is_noticed() {
 #[test]
 fn a_stream_cut_at_every_byte_is_answered_alike() {
     for conversation in conversations() {
-        let whole = converse([&conversation.client[..]]);
-        let bytes = converse(conversation.client.chunks(1));
+        let whole = conversation.with([&conversation.client[..]]);
+        let bytes = conversation.with(conversation.client.chunks(1));
         assert_eq!(whole, bytes, "{}", conversation.name);
     }
 }
@@ -164,8 +175,8 @@ fn a_stream_in_pieces_of_any_size_is_answered_alike() {
     let conversations = conversations();
     for_each_seed(0..50, "a_stream_in_pieces", |random| {
         for conversation in &conversations {
-            let whole = converse([&conversation.client[..]]);
-            let pieces = converse(random.split(&conversation.client));
+            let whole = conversation.with([&conversation.client[..]]);
+            let pieces = conversation.with(random.split(&conversation.client));
             assert_eq!(whole, pieces, "{}", conversation.name);
         }
     });
@@ -174,9 +185,9 @@ fn a_stream_in_pieces_of_any_size_is_answered_alike() {
 #[test]
 fn a_client_that_stops_anywhere_was_answered_up_to_there() {
     for conversation in conversations() {
-        let whole = converse([&conversation.client[..]]);
+        let whole = conversation.with([&conversation.client[..]]);
         for cut in (0..conversation.client.len()).step_by(7) {
-            let outcome = converse([&conversation.client[..cut]]);
+            let outcome = conversation.with([&conversation.client[..cut]]);
             assert!(whole.output.starts_with(&outcome.output), "{} at {cut}", conversation.name);
         }
     }
@@ -187,7 +198,7 @@ fn a_byte_lost_between_pieces_is_noticed() {
     let conversations = conversations();
     let long =
         conversations.iter().find(|c| c.name == "go_write_read_disc").expect("in the corpus");
-    let whole = converse([&long.client[..]]);
+    let whole = long.with([&long.client[..]]);
     let (front, back) = long.client.split_at(long.client.len() / 2);
-    assert_ne!(whole, converse([front, &back[1..]]));
+    assert_ne!(whole, long.with([front, &back[1..]]));
 }

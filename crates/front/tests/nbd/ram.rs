@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use mdspace_front::nbd::{
-    Batch, BlockSizes, Closing, Command, Errno, Event, Export, Exports, Extent, Limits, Piece,
-    Request, Session,
+    Batch, BlockSizes, Closing, Command, Context, Errno, Event, Export, Exports, Extent, Limits,
+    Piece, Request, Session,
 };
 
 const BLOCK: usize = 512;
@@ -45,8 +45,17 @@ pub(crate) fn exports() -> Arc<Exports> {
 
 impl Server {
     pub(crate) fn new() -> Server {
+        Server::with(Session::new(exports(), Limits::default()))
+    }
+
+    /// One that serves nobody before `STARTTLS`.
+    pub(crate) fn requiring_tls() -> Server {
+        Server::with(Session::new(exports(), Limits::default()).requiring_tls())
+    }
+
+    fn with(session: Session<Vec<u8>>) -> Server {
         let mut server = Server {
-            session: Session::new(exports(), Limits::default()),
+            session,
             disk: vec![0; 1 << 20],
             writing: None,
             output: Vec::new(),
@@ -61,7 +70,8 @@ impl Server {
         loop {
             match self.session.poll(&mut input) {
                 Event::Hungry => break,
-                Event::Full => self.send(),
+                // What follows is what it deciphers to.
+                Event::Full | Event::StartTls => self.send(),
                 Event::Closed(closing) => {
                     self.closing = Some(closing);
                     break;
@@ -97,7 +107,7 @@ impl Server {
     }
 
     fn start(&mut self, request: Request) {
-        let length = request.payload_bytes() as usize;
+        let length = request.payload_bytes();
         if let Command::Write { .. } = request.command {
             self.writing = Some((request, vec![0; length], 0));
         } else {
@@ -132,8 +142,12 @@ impl Server {
                 self.session.done(request);
             }
             Command::BlockStatus { .. } => {
-                let extents = extents(&self.disk[range]);
-                self.session.extents(request, &extents);
+                let bytes = &self.disk[range];
+                let length = bytes.len() as u64;
+                self.session.extents(request, |context| match context {
+                    Context::Allocation => extents(bytes),
+                    Context::Redundancy => vec![Extent::single(length)],
+                });
             }
             Command::Flush | Command::Cache | Command::Write { .. } => self.session.done(request),
         }
@@ -161,11 +175,14 @@ pub(crate) fn append(batch: &Batch<Vec<u8>>, out: &mut Vec<u8>) {
 fn extents(bytes: &[u8]) -> Vec<Extent> {
     let mut extents: Vec<Extent> = Vec::new();
     for block in bytes.chunks(BLOCK) {
-        let zero = block.iter().all(|&byte| byte == 0);
-        let length_bytes = block.len() as u32;
+        let length_bytes = block.len() as u64;
+        let extent = match block.iter().all(|&byte| byte == 0) {
+            true => Extent::hole(length_bytes),
+            false => Extent::allocated(length_bytes),
+        };
         match extents.last_mut() {
-            Some(last) if last.zero == zero => last.length_bytes += length_bytes,
-            _ => extents.push(Extent { length_bytes, hole: zero, zero }),
+            Some(last) if last.status == extent.status => last.length_bytes += length_bytes,
+            _ => extents.push(extent),
         }
     }
     extents

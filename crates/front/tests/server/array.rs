@@ -12,8 +12,11 @@ use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{Level, MetadataVersion, Uuid};
 use mdspace_front::Address;
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::client::Answer;
-use mdspace_front::nbd::{Command, Errno, Export, Exports, Server, ServerLimits};
+use mdspace_front::nbd::client::{Answer, Wants};
+use mdspace_front::nbd::{
+    Command, Context, Contexts, Errno, Export, Exports, Framing, Server, ServerLimits,
+};
+use mdspace_io::nbd_wire::redundancy_state;
 use mdspace_io::{Lanes, LanesConfig, OpenMode, RunningArray};
 
 use crate::client::BlockingClient;
@@ -136,6 +139,53 @@ fn a_failed_member_is_not_noticed_and_two_are_told_as_errors() {
     assert!(matches!(answer, Answer::Failed(Errno::Io, _)), "{answer:?}");
     let answer = client.ask(Command::Write { fua: false }, 0, 4096, &bytes[..4096]);
     assert!(matches!(answer, Answer::Failed(Errno::Io, _)), "{answer:?}");
+    for server in served.servers.drain(..) {
+        server.close(PATIENCE).expect("closed");
+    }
+}
+
+/// What a client is told of the redundancy of a range, as it stands in its replies.
+fn redundancy(client: &mut BlockingClient, offset: u64, length: u64) -> Vec<(u64, u32)> {
+    let contexts = Contexts::from_iter([Context::Redundancy]);
+    let status = Command::BlockStatus { one_extent: false, contexts };
+    match client.ask(status, offset, length, &[]) {
+        Answer::Extents(mut told) => {
+            let extents = told.remove(&Context::Redundancy).expect("it was asked for");
+            extents.iter().map(|extent| (extent.length_bytes, extent.status)).collect()
+        }
+        answer => panic!("{answer:?}"),
+    }
+}
+
+#[test]
+fn clients_are_told_what_is_redundant_degraded_and_lost() {
+    let mut served = ServedArray::new();
+    let path = served.serve("a.sock", "");
+    let wants = Wants {
+        framing: Framing::Extended,
+        contexts: Contexts::from_iter([Context::Allocation, Context::Redundancy]),
+        ..Wants::default()
+    };
+    let mut client = BlockingClient::with(&path, wants);
+    let all = 4 << 20;
+    assert_eq!(redundancy(&mut client, 0, all), [(all, 0)]);
+    served.fail(1);
+    assert_eq!(
+        redundancy(&mut client, 4096, all - 4096),
+        [(all - 4096, redundancy_state::DEGRADED)]
+    );
+    served.fail(0);
+    let told = redundancy(&mut client, 0, all);
+    let lost = redundancy_state::DEGRADED | redundancy_state::LOST;
+    assert!(told.iter().any(|(_, status)| *status == lost), "{told:?}");
+    assert_eq!(told.iter().map(|(length, _)| length).sum::<u64>(), all);
+    let mut at = 0;
+    // What is told is so.
+    for (length, status) in told {
+        let answer = client.ask(Command::Read, at, length, &[]);
+        assert_eq!(matches!(answer, Answer::Failed(Errno::Io, _)), status == lost, "{at} {length}");
+        at += length;
+    }
     for server in served.servers.drain(..) {
         server.close(PATIENCE).expect("closed");
     }

@@ -5,8 +5,10 @@ use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::time::Duration;
 
-use mdspace_front::nbd::client::{Answer, Event};
-use mdspace_front::nbd::{Budget, Command, Errno, Extent, Limits, ServerLimits};
+use mdspace_front::nbd::client::{Answer, Event, Wants};
+use mdspace_front::nbd::{
+    Budget, Command, Context, Contexts, Errno, Extent, Framing, Limits, ServerLimits,
+};
 
 use crate::blocking::socket;
 use crate::client::BlockingClient;
@@ -46,12 +48,10 @@ fn every_command_reaches_the_array() {
         assert_eq!(served.memory.bytes(512, 512), [0; 512]);
         assert_eq!(served.memory.flushes(), 2, "a trim with FUA is flushed");
         assert_eq!(client.ask(Command::Cache, 0, 4096, &[]), Answer::Done);
-        let status = Command::BlockStatus { one_extent: false };
-        let extents = vec![
-            Extent { length_bytes: 512, hole: true, zero: true },
-            Extent { length_bytes: 3584, hole: false, zero: false },
-        ];
-        assert_eq!(client.ask(status, 0, 4096, &[]), Answer::Extents(extents));
+        let contexts = Contexts::from_iter([Context::Allocation]);
+        let status = Command::BlockStatus { one_extent: false, contexts };
+        let extents = [(Context::Allocation, vec![Extent::hole(512), Extent::allocated(3584)])];
+        assert_eq!(client.ask(status, 0, 4096, &[]), Answer::Extents(extents.into()));
         let beyond = client.ask(Command::Read, SIZE_BYTES as u64, 512, &[]);
         assert!(matches!(beyond, Answer::Failed(Errno::Invalid, _)), "{beyond:?}");
     });
@@ -328,5 +328,19 @@ fn closing_disconnects_clients() {
     on_both(ServerLimits::default(), |served| {
         // `end` closes with this client connected, and checks that nothing is left.
         std::mem::forget(BlockingClient::new(&served.path(), false));
+    });
+}
+
+#[test]
+fn extended_headers_work_over_a_socket() {
+    on_both(ServerLimits::default(), |served| {
+        let wants = Wants { framing: Framing::Extended, ..Wants::default() };
+        let mut client = BlockingClient::with(&served.path(), wants);
+        let bytes = pattern(8, 100 << 10);
+        client.write(4096, &bytes);
+        assert_eq!(client.read(4096, 100 << 10), bytes);
+        let zero = Command::WriteZeroes { fua: true, no_hole: false, fast: false };
+        assert_eq!(client.ask(zero, 0, SIZE_BYTES as u64, &[]), Answer::Done);
+        assert!(client.read(4096, 100 << 10) == vec![0; 100 << 10]);
     });
 }

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use mdspace_front::nbd::client::{Answer, Event, Wants};
-use mdspace_front::nbd::{Command, Cookie};
+use mdspace_front::nbd::{Command, Context, Contexts, Cookie, Framing};
 
 use crate::blocking::Blocking;
 
@@ -13,8 +13,18 @@ pub(crate) struct BlockingClient {
 
 impl BlockingClient {
     pub(crate) fn new(path: &Path, structured_replies: bool) -> BlockingClient {
-        let wants =
-            Wants { structured_replies, block_status: structured_replies, ..Wants::default() };
+        let wants = match structured_replies {
+            false => Wants::default(),
+            true => Wants {
+                framing: Framing::Structured,
+                contexts: Contexts::from_iter([Context::Allocation]),
+                ..Wants::default()
+            },
+        };
+        BlockingClient::with(path, wants)
+    }
+
+    pub(crate) fn with(path: &Path, wants: Wants) -> BlockingClient {
         BlockingClient { nbd: Blocking::connect(path, wants) }
     }
 
@@ -23,7 +33,7 @@ impl BlockingClient {
         &mut self,
         command: Command,
         offset: u64,
-        length: u32,
+        length: u64,
         payload: &[u8],
     ) -> Cookie {
         self.nbd.client.send(command, offset, length, payload)
@@ -45,7 +55,7 @@ impl BlockingClient {
         &mut self,
         command: Command,
         offset: u64,
-        length: u32,
+        length: u64,
         payload: &[u8],
     ) -> Answer {
         let cookie = self.send(command, offset, length, payload);
@@ -56,11 +66,11 @@ impl BlockingClient {
     }
 
     pub(crate) fn write(&mut self, offset: u64, bytes: &[u8]) {
-        let answer = self.ask(Command::Write { fua: false }, offset, bytes.len() as u32, bytes);
+        let answer = self.ask(Command::Write { fua: false }, offset, bytes.len() as u64, bytes);
         assert_eq!(answer, Answer::Done);
     }
 
-    pub(crate) fn read(&mut self, offset: u64, length: u32) -> Vec<u8> {
+    pub(crate) fn read(&mut self, offset: u64, length: u64) -> Vec<u8> {
         match self.ask(Command::Read, offset, length, &[]) {
             Answer::Data(data) => data,
             answer => panic!("{answer:?}"),

@@ -5,6 +5,9 @@ mod array;
 mod behaviour;
 #[path = "../common/blocking.rs"]
 mod blocking;
+#[path = "../common/certificates.rs"]
+mod certificates;
 mod client;
 mod memory;
+mod tls;
 mod vhost_user;

@@ -1,5 +1,6 @@
 //! Bytes in memory, served on lanes.
 
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex};
@@ -9,7 +10,7 @@ use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_front::Address;
 use mdspace_front::listener::Listener;
-use mdspace_front::nbd::{BlockSizes, Export, Exports, Extent, Server, ServerLimits};
+use mdspace_front::nbd::{BlockSizes, Context, Export, Exports, Extent, Server, ServerLimits};
 use mdspace_front::volume::{Volume, VolumePart};
 use mdspace_io::{IoChoice, LaneIo, Lanes, LanesConfig};
 
@@ -71,15 +72,12 @@ impl VolumePart for Memory {
     }
 
     /// The first sector is a hole, for a test to find it.
-    fn allocation(&self, offset_bytes: u64, length_bytes: u32) -> Vec<Extent> {
-        let hole = offset_bytes == 0;
-        let first = if hole { length_bytes.min(512) } else { length_bytes };
-        let mut extents = vec![Extent { length_bytes: first, hole, zero: hole }];
-        if first < length_bytes {
-            let length_bytes = length_bytes - first;
-            extents.push(Extent { length_bytes, hole: false, zero: false });
+    fn extents(&self, _: Context, bytes: Range<u64>) -> Vec<Extent> {
+        let length_bytes = bytes.end - bytes.start;
+        if bytes.start > 0 || length_bytes <= 512 {
+            return vec![Extent::allocated(length_bytes)];
         }
-        extents
+        vec![Extent::hole(512), Extent::allocated(length_bytes - 512)]
     }
 }
 
@@ -111,13 +109,15 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    pub(crate) fn new(io: IoChoice, limits: ServerLimits) -> Served {
+    /// At its [path](Self::path), or elsewhere.
+    fn new(io: IoChoice, limits: ServerLimits, address: Option<&Address>) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
         let memory = Memory::new();
         let config = LanesConfig { io, count: 2, ..LanesConfig::default() };
         let lanes = Lanes::start(config).expect("lanes");
         let path = folder.path().join("nbd.sock");
-        let address = Address::parse(&format!("nbd:unix:{}", path.display())).expect("an address");
+        let here = Address::parse(&format!("nbd:unix:{}", path.display())).expect("an address");
+        let address = address.cloned().unwrap_or(here);
         let listener = Listener::bind(&address).expect("listening");
         let volume = OnLanes(&lanes, &memory);
         let server = Server::start(listener, exports(), limits, &volume);
@@ -167,7 +167,16 @@ fn exports() -> Exports {
 /// Runs a test on the ring and on the threads.
 pub(crate) fn on_both(limits: ServerLimits, test: impl Fn(&Served)) {
     for io in [IoChoice::Uring, IoChoice::Preadv] {
-        let served = Served::new(io, limits.clone());
+        let served = Served::new(io, limits.clone(), None);
+        test(&served);
+        served.end();
+    }
+}
+
+/// The same at an address.
+pub(crate) fn on_both_at(address: &Address, limits: ServerLimits, test: impl Fn(&Served)) {
+    for io in [IoChoice::Uring, IoChoice::Preadv] {
+        let served = Served::new(io, limits.clone(), Some(address));
         test(&served);
         served.end();
     }

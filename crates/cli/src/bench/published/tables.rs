@@ -30,6 +30,8 @@ pub(super) struct Table {
     pub(super) of_limit: bool,
     /// An array, in the words of `bench run`, for the table's stress test.
     pub(super) stress: Option<&'static str>,
+    /// Whether dbench was run on ext4 too.
+    pub(super) dbench: bool,
 }
 
 /// A baseline and a treatment.
@@ -70,6 +72,7 @@ pub(super) const TABLES: &[Table] = &[
         rows: locks_and_batches,
         of_limit: false,
         stress: None,
+        dbench: false,
     },
     Table {
         head: Head {
@@ -83,6 +86,7 @@ pub(super) const TABLES: &[Table] = &[
         stress: Some(
             "--level=5 --raid-devices=4 --chunk=64K --member=ram:64M --set group_thread_cnt=2",
         ),
+        dbench: false,
     },
     Table {
         head: Head {
@@ -93,6 +97,7 @@ pub(super) const TABLES: &[Table] = &[
         rows: stripe_size,
         of_limit: false,
         stress: None,
+        dbench: true,
     },
 ];
 

@@ -28,7 +28,7 @@ pub(super) fn text(report: &Report) -> String {
 }
 
 fn table_text(text: &mut String, table: &MeasuredTable) {
-    let MeasuredTable { head, rows, stress } = table;
+    let MeasuredTable { head, rows, stress, dbench } = table;
     let limit = if rows.iter().any(|row| row.of_limit.is_some()) { "of limit" } else { "" };
     let _ = write!(text, "{head}");
     let _ = writeln!(
@@ -54,6 +54,9 @@ fn table_text(text: &mut String, table: &MeasuredTable) {
             "stress, 1 to 64 KiB over 4 MiB: {outcome}; {} writes, {} errors, check counts {}",
             stress.requests, stress.errors, stress.mismatch_sectors,
         );
+    }
+    if let Some(dbench) = dbench {
+        text.push_str(&dbench.text());
     }
 }
 

@@ -1,22 +1,28 @@
-//! A block device of the host over the array's file, under a name that stays the same.
+//! A block device of the host, under a name that stays the same.
 
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
+use std::process::ExitCode;
 
-use mdspace_front::host_device::HostDevice;
+use mdspace_front::host_device::{self, HostDevice};
 use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
+use mdspace_front::nbd_device::{self, Identity, NbdDevice};
 
 use crate::args::ArrayName;
 
 /// Where the names of arrays are links to their devices.
 const NAMES: &str = "/dev/mdspace";
 
-/// A loop device, and its name.
-pub(super) struct BlockDevice {
-    device: LoopDevice,
+/// How a second process ends where the device does not go.
+pub(super) const ATTACHED: u8 = 3;
+
+/// A device, and its name.
+pub(super) struct BlockDevice<D> {
+    device: D,
     name: PathBuf,
     /// None where another array's device has the name.
     link: Option<Link>,
@@ -28,18 +34,9 @@ pub(super) struct Link {
     target: PathBuf,
 }
 
-impl BlockDevice {
-    /// Whether this user may have one, or what is missing.
-    pub(super) fn is_possible() -> Result<(), String> {
-        let control = "/dev/loop-control";
-        let opened = fs::OpenOptions::new().read(true).write(true).open(control);
-        opened.map(drop).map_err(|error| {
-            format!("{control}: {error}; a block device needs root, and the module `loop`")
-        })
-    }
-
-    /// Attaches a device to the array's file, and names it. Gives what another process has to keep.
-    pub(super) fn attach(
+impl BlockDevice<LoopDevice> {
+    /// Attaches a loop device to the array's file, and names it. Gives what another process has to keep.
+    pub(super) fn over_file(
         file: &Path,
         name: &ArrayName,
         block_bytes: u32,
@@ -50,6 +47,34 @@ impl BlockDevice {
             let_go(File::open(&left).ok());
         }
         let (device, kept) = LoopDevice::attach(file, block_bytes, read_only)?;
+        Ok((Self::named(device, name), kept))
+    }
+
+    /// One more descriptor for a process that keeps it, unless it is detached.
+    pub(super) fn open(&self) -> Option<File> {
+        self.device.open()
+    }
+
+    /// Keeps users from it; see [`LoopDevice::claim`].
+    pub(super) fn claim(&self, keeper: Option<u32>) -> Result<Option<File>, Vec<String>> {
+        self.device.claim(keeper)
+    }
+
+    /// Gives it up, where no process keeps it.
+    pub(super) fn let_go(&self) {
+        let_go(self.device.open());
+    }
+}
+
+impl BlockDevice<NbdDevice> {
+    /// Names a device of the nbd driver.
+    pub(super) fn of_driver(device: NbdDevice, name: &ArrayName) -> Self {
+        Self::named(device, name)
+    }
+}
+
+impl<D: HostDevice> BlockDevice<D> {
+    fn named(device: D, name: &ArrayName) -> Self {
         let path = Path::new(NAMES).join(name.to_string());
         let link = match Link::make(&path, device.path()) {
             Ok(link) => Some(link),
@@ -58,7 +83,7 @@ impl BlockDevice {
                 None
             }
         };
-        Ok((Self { device, name: path, link }, kept))
+        Self { device, name: path, link }
     }
 
     /// Its name, and what that leads to.
@@ -75,19 +100,19 @@ impl BlockDevice {
         [self.name.clone(), self.device.path().to_owned()]
     }
 
-    /// One more descriptor for a process that keeps it, unless it is detached.
-    pub(super) fn open(&self) -> Option<File> {
-        self.device.open()
+    /// The device by itself.
+    pub(super) fn device(&self) -> &D {
+        &self.device
+    }
+
+    /// Whether it is the array's no more.
+    pub(super) fn is_detached(&self) -> bool {
+        self.device.is_detached()
     }
 
     /// How many requests it has done; none where no system file tells.
     pub(super) fn done(&self) -> Option<u64> {
         self.device.done()
-    }
-
-    /// Gives it up, where no process keeps it.
-    pub(super) fn let_go(&self) {
-        let_go(self.device.open());
     }
 
     /// Whether a block device has its bytes here.
@@ -100,9 +125,9 @@ impl BlockDevice {
         self.device.users(keeper)
     }
 
-    /// Keeps users from it; see [`HostDevice::claim`].
-    pub(super) fn claim(&self, keeper: Option<u32>) -> Result<Option<File>, Vec<String>> {
-        self.device.claim(keeper)
+    /// That somebody has claimed it, in words.
+    pub(super) fn in_use(&self) -> String {
+        self.device.in_use()
     }
 }
 
@@ -119,14 +144,19 @@ impl Link {
     /// Makes the link. One that was left is replaced, and with it the device that it leads to; one to the device of
     /// a running array of this name is that one's.
     fn make(path: &Path, target: &Path) -> io::Result<Link> {
-        fs::create_dir_all(NAMES)?;
+        folder()?;
         remove_others(path, target);
         if let Ok(old) = fs::read_link(path) {
-            if old != target && is_over(&old, path.file_name()) {
-                if !loop_device::is_abandoned(&old) {
-                    let taken = format!("{} leads to {} already", path.display(), old.display());
-                    return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));
-                }
+            let is_over = is_over(&old, path.file_name());
+            let is_served = match is_over {
+                true => !loop_device::is_abandoned(&old),
+                false => nbd_device::is_served(&old, Path::new(NAMES)),
+            };
+            if old != target && is_served {
+                let taken = format!("{} leads to {} already", path.display(), old.display());
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));
+            }
+            if old != target && is_over {
                 let_go(File::open(&old).ok());
             }
             fs::remove_file(path)?;
@@ -136,7 +166,44 @@ impl Link {
     }
 }
 
-/// Has a device go with its last user.
+/// Where all processes that serve devices have their names, and the locks of those. It is made if it is not there.
+pub(super) fn folder() -> io::Result<&'static Path> {
+    fs::create_dir_all(NAMES)?;
+    Ok(Path::new(NAMES))
+}
+
+/// Whether a crash left this device of an array: who opens it waits for that array.
+pub(super) fn is_left(device: &Path) -> bool {
+    nbd_device::is_left(device, Path::new(NAMES))
+}
+
+/// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
+pub(super) fn release_left(identity: &Identity) -> Vec<PathBuf> {
+    match nbd_device::is_loaded() {
+        Ok(()) => nbd_device::release_left(identity, Path::new(NAMES)),
+        Err(_) => Vec::new(),
+    }
+}
+
+/// Takes a device away: its name, what the kernel holds back of it, and the device itself, by `let_go`. For a process
+/// that does not serve it. One that `is_claimed` has no file system.
+pub(super) fn take_away(
+    device: &impl AsFd,
+    is_claimed: bool,
+    link: Link,
+    let_go: impl FnOnce() -> io::Result<()>,
+) -> ExitCode {
+    // While the device is kept no other array has it, and the name is no other's.
+    drop(link);
+    let written = host_device::write_back(device, is_claimed);
+    match (written, let_go()) {
+        (Err(_), _) => ExitCode::FAILURE,
+        (Ok(()), Err(_)) => ExitCode::from(ATTACHED),
+        (Ok(()), Ok(())) => ExitCode::SUCCESS,
+    }
+}
+
+/// Has a loop device go with its last user.
 fn let_go(device: Option<File>) {
     if let Some(device) = device
         && let Err(error) = loop_device::let_go(&device)

@@ -1,22 +1,28 @@
-//! One front: a socket of NBD or vhost-user, a mounted file, or a block device.
+//! One front: a socket of NBD or vhost-user, a mounted file, or a block device over that or of the nbd driver.
 
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
 use mdspace_front::listener::{ListenError, Listener};
-use mdspace_front::nbd::{self, Exports, Server, ServerLimits};
+use mdspace_front::loop_device::LoopDevice;
+use mdspace_front::nbd::{Exports, Server, ServerLimits};
+use mdspace_front::nbd_device::Identity;
 use mdspace_front::vhost_user;
 use mdspace_front::volume::Volume;
 
 use super::block_device::BlockDevice;
 use super::closing::Closing;
+use super::driven::Driven;
 use super::mount_guard::{End, MountGuard};
+use super::opener::Opener;
+use super::way::Way;
 use crate::args::ArrayName;
 use crate::failure::Failure;
 use crate::member_probe::asked_of;
@@ -26,7 +32,7 @@ use crate::report::FrontReport;
 use crate::run_dir::RunDir;
 
 /// Between two looks whether users have gone.
-const LOOK_EVERY: Duration = Duration::from_millis(20);
+pub(super) const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Bytes of the path of a Unix socket (`sun_path` in `linux/un.h`, without the final zero).
 const SOCKET_PATH_BYTES_MAX: usize = 107;
@@ -36,6 +42,7 @@ pub(in crate::process) enum Prepared {
     Nbd(Listener),
     VhostUser(Listener),
     File { address: Address, directory: PathBuf, own: Option<OwnDirectory> },
+    Driven(Address),
 }
 
 /// An open front.
@@ -43,28 +50,13 @@ pub(super) enum Front {
     Nbd(Server),
     VhostUser(vhost_user::Server),
     Mounted(Box<Mounted>),
-}
-
-/// What keeps a socket in its place.
-pub(super) enum Keeper {
-    Nbd(nbd::Keeper),
-    VhostUser(vhost_user::Keeper),
-}
-
-impl Keeper {
-    /// Makes the socket anew if clients do not find it any more. True: it was.
-    pub(super) fn keep(&self) -> Result<bool, ListenError> {
-        match self {
-            Self::Nbd(keeper) => keeper.keep(),
-            Self::VhostUser(keeper) => keeper.keep(),
-        }
-    }
+    Driven(Arc<Driven>),
 }
 
 /// A file of the array, and the block device over it, if that was asked for.
 pub(super) struct Mounted {
     address: Address,
-    device: Option<BlockDevice>,
+    device: Option<BlockDevice<LoopDevice>>,
     server: FuseServer,
     guard: Option<MountGuard>,
     /// Removed last, when nothing is mounted there any more.
@@ -73,7 +65,14 @@ pub(super) struct Mounted {
 
 /// Says that a front has no users. As long as it is kept no file system is mounted from its device.
 #[derive(Default)]
-pub(super) struct Unused(#[expect(dead_code, reason = "its descriptor is the claim")] Option<File>);
+pub(super) struct Unused(Option<Claim>);
+
+/// What keeps users from a device.
+pub(super) enum Claim {
+    Descriptor(#[expect(dead_code, reason = "it is the claim")] File),
+    /// It has the device open, and takes it away.
+    Process(Opener),
+}
 
 /// A directory that was made for a mount, and goes with it.
 pub(in crate::process) struct OwnDirectory(PathBuf);
@@ -93,7 +92,7 @@ impl Prepared {
         match &address.endpoint {
             Endpoint::Nbd(_) | Endpoint::VhostUser(_) => listener(address).map(drop),
             Endpoint::Fuse(directory) => has_folder(address, directory),
-            Endpoint::Loop | Endpoint::Block => has_block_devices(address),
+            Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => way(address).map(drop),
         }
     }
 
@@ -111,8 +110,10 @@ impl Prepared {
                 has_folder(address, directory)?;
                 (directory.clone(), None)
             }
-            Endpoint::Loop | Endpoint::Block => {
-                has_block_devices(address)?;
+            Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => {
+                if way(address)? == Some(Way::NbdDevice) {
+                    return Ok(Self::Driven(address.clone()));
+                }
                 let directory = run_dir.mount_point(name);
                 fuse::mount::make_directory(&directory).map_err(|error| {
                     Failure::new(what(), error, "check the rights of the run directory")
@@ -129,11 +130,16 @@ impl Prepared {
     pub(super) fn open<V: Volume>(
         self,
         name: &ArrayName,
+        identity: Identity,
         exports: Exports,
         limits: ServerLimits,
         volume: &V,
     ) -> Result<(Front, String), Failure> {
         match self {
+            Self::Driven(address) => {
+                let opened = Driven::open(address, name, identity, exports, limits, volume);
+                opened.map(|(driven, note)| (Front::Driven(driven), note))
+            }
             Self::Nbd(listener) => {
                 let server = Server::start(listener, exports, limits, volume);
                 let note = format!("{name}: served at {}", server.address());
@@ -163,7 +169,7 @@ impl Prepared {
                     .map_err(failed)?;
                 let (device, kept) = match address.endpoint {
                     Endpoint::Loop | Endpoint::Block => {
-                        BlockDevice::attach(&path, name, block_bytes, read_only)
+                        BlockDevice::over_file(&path, name, block_bytes, read_only)
                             .map(|(device, kept)| (Some(device), Some(kept)))
                             .map_err(|why| Failure::new(what(), why, "see `mdspace doctor`"))?
                     }
@@ -185,7 +191,11 @@ impl Prepared {
                 };
                 let shown =
                     device.as_ref().map_or(path.display().to_string(), BlockDevice::describe);
-                let note = format!("{name}: served as {shown}");
+                let way = match address.endpoint {
+                    Endpoint::Block => format!(", {}", Way::Loop),
+                    _ => String::new(),
+                };
+                let note = format!("{name}: served as {shown}{way}");
                 let mounted = Mounted { address, device, server, guard, own };
                 Ok((Front::Mounted(Box::new(mounted)), note))
             }
@@ -211,7 +221,11 @@ fn listener(address: &Address) -> Result<Listener, Failure> {
 
 /// What helps where nothing can listen.
 fn cure(address: &Address, error: &ListenError) -> &'static str {
-    let ListenError::Io { source, .. } = error else { return "choose another address" };
+    let source = match error {
+        ListenError::Io { source, .. } => source,
+        ListenError::Tls(error) => return error.cure(),
+        _ => return "choose another address",
+    };
     match (source.kind(), &address.endpoint) {
         (io::ErrorKind::AddrInUse, _) => {
             "another program listens there: choose another port, or 0, which takes a free one"
@@ -236,9 +250,10 @@ fn has_folder(address: &Address, folder: &Path) -> Result<(), Failure> {
     Err(Failure::new(cannot_serve(address), why, cure))
 }
 
-fn has_block_devices(address: &Address) -> Result<(), Failure> {
-    BlockDevice::is_possible().map_err(|why| {
-        let cure = "run it as root, or serve a file with --serve=fuse:/DIR";
+/// The way of a block device; none where the front is something else.
+fn way(address: &Address) -> Result<Option<Way>, Failure> {
+    Way::of(&address.endpoint).map_err(|why| {
+        let cure = "see to that as root, or serve a file with --serve=fuse:/DIR";
         Failure::new(cannot_serve(address), why, cure)
     })
 }
@@ -253,15 +268,31 @@ impl Front {
             Self::Nbd(server) => server.address(),
             Self::VhostUser(server) => server.address(),
             Self::Mounted(mounted) => &mounted.address,
+            Self::Driven(driven) => driven.address(),
         }
     }
 
-    /// What keeps its socket in its place, if it has one.
-    pub(super) fn keeper(&self) -> Option<Keeper> {
+    /// What keeps its socket in its place, or its connections, if it has some. True: the socket was made anew.
+    pub(super) fn keeper(&self) -> Option<Box<dyn FnOnce() -> Result<bool, String>>> {
+        let lost = |error| match error {
+            ListenError::Tls(error) => format!("it keeps the certificates that it has: {error}"),
+            error => format!("no client may find it: {error}"),
+        };
         match self {
-            Self::Nbd(server) => Some(Keeper::Nbd(server.keeper())),
-            Self::VhostUser(server) => Some(Keeper::VhostUser(server.keeper())),
+            Self::Nbd(server) => {
+                let keeper = server.keeper();
+                Some(Box::new(move || keeper.keep().map_err(lost)))
+            }
+            Self::VhostUser(server) => {
+                let keeper = server.keeper();
+                Some(Box::new(move || keeper.keep().map_err(lost)))
+            }
             Self::Mounted(_) => None,
+            Self::Driven(driven) => {
+                let driven = Arc::downgrade(driven);
+                let keep = move || driven.upgrade().map_or(Ok(()), |driven| driven.keep());
+                Some(Box::new(move || keep().map(|()| false)))
+            }
         }
     }
 
@@ -270,6 +301,7 @@ impl Front {
         match self {
             Self::Nbd(_) | Self::VhostUser(_) => false,
             Self::Mounted(mounted) => mounted.device.as_ref().is_some_and(|own| own.bears(device)),
+            Self::Driven(driven) => driven.device().bears(device),
         }
     }
 
@@ -281,17 +313,32 @@ impl Front {
             Self::VhostUser(server) => server.clients(),
             Self::Mounted(mounted) if claims => mounted.claim().err().unwrap_or_default(),
             Self::Mounted(mounted) => mounted.clients(),
+            Self::Driven(driven) if claims => driven.claim().err().unwrap_or_default(),
+            Self::Driven(driven) => driven.device().users(None),
         }
     }
 
     /// Waits `patience` for its users to leave. An error says who stays.
     pub(super) fn claim(&self, patience: Duration) -> Result<Unused, Vec<String>> {
-        let clients = match self {
-            Self::Nbd(server) => server.clients_that_stay(patience),
-            Self::VhostUser(server) => server.clients_that_stay(patience),
-            Self::Mounted(mounted) => return claim_within(mounted, patience),
-        };
-        if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) }
+        let until = Instant::now() + patience;
+        loop {
+            let claimed = match self {
+                Self::Nbd(server) => {
+                    let clients = server.clients_that_stay(patience);
+                    return if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) };
+                }
+                Self::VhostUser(server) => {
+                    let clients = server.clients_that_stay(patience);
+                    return if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) };
+                }
+                Self::Mounted(mounted) => mounted.claim(),
+                Self::Driven(driven) => driven.claim().map(Unused),
+            };
+            if claimed.is_ok() || Instant::now() >= until {
+                return claimed;
+            }
+            thread::sleep(LOOK_EVERY);
+        }
     }
 
     /// Whether it takes clients until it is closed.
@@ -305,20 +352,19 @@ impl Front {
         match self {
             Self::Nbd(server) => requests_end(closing, || server.close(LOOK_EVERY)),
             Self::VhostUser(server) => requests_end(closing, || server.close(LOOK_EVERY)),
+            Self::Driven(driven) => {
+                let claimed = match unused.0 {
+                    Some(Claim::Process(opener)) => Some(opener),
+                    _ => None,
+                };
+                driven.close(claimed, closing)
+            }
             Self::Mounted(mounted) => {
                 let Mounted { device, server, guard, own, .. } = *mounted;
                 // The file is served still meanwhile.
-                let begin = Instant::now();
-                let wrote = Cell::new((begin, None));
-                let is_late = || match device.as_ref().and_then(BlockDevice::done) {
-                    None => closing.is_late(begin),
-                    done => {
-                        if wrote.get().1 != done {
-                            wrote.set((Instant::now(), done));
-                        }
-                        closing.is_late_to_write(begin, wrote.get().0)
-                    }
-                };
+                let lateness =
+                    Lateness::new(closing, || device.as_ref().and_then(BlockDevice::done));
+                let is_late = || lateness.is_late();
                 // The process that keeps the device claims it then.
                 drop(unused);
                 let mut end = guard.map_or(End::Written, |guard| guard.end(is_late));
@@ -356,8 +402,11 @@ impl Front {
                 Some(device) => device.describe(),
                 None => mounted.server.path().display().to_string(),
             }),
+            Self::Driven(driven) => Some(driven.device().describe()),
         };
-        FrontReport { address: self.address().to_string(), device, clients: self.clients(claims) }
+        let address = self.address();
+        let (uri, clients) = (address.uri(), self.clients(claims));
+        FrontReport { address: address.to_string(), device, uri, clients }
     }
 }
 
@@ -374,7 +423,7 @@ impl Mounted {
         };
         let clients = self.server.clients();
         match claimed {
-            Ok(claimed) if clients.is_empty() => Ok(Unused(claimed)),
+            Ok(claimed) if clients.is_empty() => Ok(Unused(claimed.map(Claim::Descriptor))),
             claimed => Err(claimed.err().into_iter().flatten().chain(clients).collect()),
         }
     }
@@ -384,20 +433,34 @@ impl Mounted {
     }
 }
 
-/// Looks again and again whether a mount can be claimed.
-fn claim_within(mounted: &Mounted, patience: Duration) -> Result<Unused, Vec<String>> {
-    let until = Instant::now() + patience;
-    loop {
-        let claimed = mounted.claim();
-        if claimed.is_ok() || Instant::now() >= until {
-            return claimed;
+/// Whether a wait for what the kernel holds back of a device has taken as long as a closing allows.
+pub(super) struct Lateness<'a, D> {
+    closing: &'a Closing<'a>,
+    /// How many requests the device has done; none where no system file tells.
+    done: D,
+    begin: Instant,
+    /// When that number changed last.
+    wrote: Cell<(Instant, Option<u64>)>,
+}
+
+impl<'a, D: Fn() -> Option<u64>> Lateness<'a, D> {
+    /// The wait begins.
+    pub(super) fn new(closing: &'a Closing<'a>, done: D) -> Self {
+        let begin = Instant::now();
+        Self { closing, done, begin, wrote: Cell::new((begin, None)) }
+    }
+
+    pub(super) fn is_late(&self) -> bool {
+        let Some(done) = (self.done)() else { return self.closing.is_late(self.begin) };
+        if self.wrote.get().1 != Some(done) {
+            self.wrote.set((Instant::now(), Some(done)));
         }
-        thread::sleep(LOOK_EVERY);
+        self.closing.is_late_to_write(self.begin, self.wrote.get().0)
     }
 }
 
 /// Looks again and again whether all requests have ended, for as long as a stop has patience.
-fn requests_end<E: ToString>(
+pub(super) fn requests_end<E: ToString>(
     closing: &Closing<'_>,
     look: impl Fn() -> Result<(), E>,
 ) -> Result<(), String> {

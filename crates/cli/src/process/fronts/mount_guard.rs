@@ -23,14 +23,11 @@ use mdspace_front::{host_device, loop_device};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::block_device::Link;
+use super::block_device::{ATTACHED, Link, take_away};
 use crate::process::launch;
 
 /// The hidden verb under which the second process starts.
 const GUARD_VERB: &str = "__unmount-after";
-
-/// How the second process ends where the device does not go.
-const ATTACHED: u8 = 3;
 
 /// Between two looks whether it has ended.
 const LOOK_EVERY: Duration = Duration::from_millis(5);
@@ -81,15 +78,20 @@ impl MountGuard {
     /// Has the device closed and the directory unmounted, and waits for that unless it `is_late`.
     pub(super) fn end(mut self, is_late: impl Fn() -> bool) -> End {
         drop(self.child.stdin.take());
-        loop {
-            match self.child.try_wait().map(|ended| ended.map(|status| status.code())) {
-                Ok(None) if is_late() => return End::Late,
-                Ok(None) => thread::sleep(LOOK_EVERY),
-                Ok(Some(Some(0))) => return End::Written,
-                Ok(Some(Some(code))) if code == i32::from(ATTACHED) => return End::Attached,
-                Ok(Some(Some(_))) => return End::Unwritten,
-                Ok(Some(None)) | Err(_) => return End::Killed,
-            }
+        wait(&mut self.child, is_late)
+    }
+}
+
+/// Waits for the end of a process that takes a device away, unless it `is_late`.
+pub(super) fn wait(child: &mut Child, is_late: impl Fn() -> bool) -> End {
+    loop {
+        match child.try_wait().map(|ended| ended.map(|status| status.code())) {
+            Ok(None) if is_late() => return End::Late,
+            Ok(None) => thread::sleep(LOOK_EVERY),
+            Ok(Some(Some(0))) => return End::Written,
+            Ok(Some(Some(code))) if code == i32::from(ATTACHED) => return End::Attached,
+            Ok(Some(Some(_))) => return End::Unwritten,
+            Ok(Some(None)) | Err(_) => return End::Killed,
         }
     }
 }
@@ -99,17 +101,16 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     // A service manager signals all processes of a service at once. This one still has work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
     let _ = io::copy(&mut io::stdin(), &mut io::sink());
-    let (mut written, mut let_go, mut claimed) = (Ok(()), Ok(()), None);
+    let mut ended = ExitCode::SUCCESS;
+    let mut claimed = None;
     if let [path, target] = link {
         // The claim keeps mounts away while the device is written. There is none where a stop by force finds a mount.
         claimed = host_device::claim_open(io::stdout());
-        // While the device is kept no other array has it, and the name is no other's.
-        drop(Link::known(path.clone(), target.clone()));
-        written = host_device::write_back(io::stdout(), claimed.is_some());
-        let_go = match &claimed {
+        let link = Link::known(path.clone(), target.clone());
+        ended = take_away(&io::stdout(), claimed.is_some(), link, || match &claimed {
             Some(claimed) => loop_device::let_go(claimed),
             None => loop_device::let_go(io::stdout()),
-        };
+        });
     }
     if let Ok(nothing) = File::open("/dev/null") {
         // What takes the place of the device closes it.
@@ -117,9 +118,5 @@ pub(crate) fn run(directory: PathBuf, id: u64, link: &[PathBuf]) -> ExitCode {
     }
     drop(claimed);
     mount::unmount_left(&directory, id);
-    match (written, let_go) {
-        (Err(_), _) => ExitCode::FAILURE,
-        (Ok(()), Err(_)) => ExitCode::from(ATTACHED),
-        (Ok(()), Ok(())) => ExitCode::SUCCESS,
-    }
+    ended
 }

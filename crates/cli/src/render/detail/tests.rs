@@ -53,6 +53,7 @@ Consistency Policy : bitmap
 
          Served by : process 42, mdspace 1.2.3
           Front at : nbd:unix:/tmp/data.sock (0 clients)
+               URI : nbd+unix:///?socket=/tmp/data.sock
 ";
     let text = utc_text(&examples::rebuilding_raid6());
     assert_eq!(text, expect, "\n{text}");

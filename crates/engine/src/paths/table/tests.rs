@@ -36,6 +36,8 @@ fn defaults_are_dms() {
 fn refused(line: &str) -> (usize, String) {
     let error = line.parse::<Table>().expect_err(line);
     assert!(error.to_string().contains(&format!("word {}", error.word)), "{error}");
+    let word = line.split_whitespace().nth(error.word - 1);
+    assert_eq!(error.found, word.map_or("its end".into(), |word| format!("'{word}'")), "{error}");
     (error.word, error.to_string())
 }
 

@@ -50,6 +50,7 @@ fn block_sizes_follow_the_protocol() {
 #[test]
 fn a_read_only_export_offers_nothing_that_writes() {
     let archive = Export { read_only: true, rotational: true, ..export("a") };
-    assert_eq!(archive.flags(false), 0b101_0001_1111);
-    assert_eq!(export("a").flags(true), 0b1101_1110_1101);
+    assert_eq!(archive.flags(Framing::Simple), 0b101_0001_1111);
+    assert_eq!(export("a").flags(Framing::Structured), 0b1101_1110_1101);
+    assert_eq!(export("a").flags(Framing::Extended), 0b1_1101_1110_1101);
 }

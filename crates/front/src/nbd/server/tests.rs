@@ -1,5 +1,6 @@
 use std::cell::RefCell;
 use std::io::{Read, Write};
+use std::ops::Range;
 use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::pin::pin;
@@ -13,24 +14,29 @@ use mdspace_io::{Lanes, LanesConfig};
 use super::*;
 use crate::nbd::client::{Answer, Client, Event, Wants};
 use crate::nbd::export::{BlockSizes, Export};
-use crate::nbd::request::Command;
+use crate::nbd::request::{Command, Framing};
 
 /// Nothing takes longer than this, on whatever machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Bytes of the export.
-const SIZE_BYTES: u32 = 4 << 20;
+const EXPORT_BYTES: u64 = 1 << 40;
+/// More than a socket holds.
+const SIZE_BYTES: u64 = 4 << 20;
 /// A read that begins here hangs until the next flush.
-const HANGING_BYTE: u32 = SIZE_BYTES - 4096;
+const HANGING_BYTE: u64 = SIZE_BYTES - 4096;
 
-/// Ends each request at once, but those that hang. Says of each write that it has come.
+/// Zeroes that begin at a multiple of this, but for those at 0, hang until the next flush.
+const HANGING_ZEROES: u64 = 128 << 20;
+
+/// Ends each request at once, but those that hang. Says of each write where it is, in bytes.
 struct Nothing {
     lanes: Lanes,
-    writes: Sender<()>,
+    writes: Sender<Range<u64>>,
 }
 
 struct NothingPart {
-    writes: Sender<()>,
+    writes: Sender<Range<u64>>,
     hanging: RefCell<Vec<(Rc<Queue>, u64)>>,
 }
 
@@ -38,16 +44,30 @@ impl VolumePart for NothingPart {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         queue.begin();
         match request {
-            Request::Read { sector, .. } if sector * 512 == u64::from(HANGING_BYTE) => {
+            Request::Read { sector, .. } if sector * 512 == HANGING_BYTE => {
                 return self.hanging.borrow_mut().push((queue.clone(), tag));
             }
-            Request::Write { .. } => self.writes.send(()).expect("the test waits for it"),
+            Request::Write { sector, from, .. } => {
+                self.writes_come(sector * 512, from.len() as u64);
+            }
+            Request::WriteZeroes { sector, sectors, .. } => {
+                self.writes_come(sector * 512, sectors * 512);
+                if sector > 0 && (sector * 512).is_multiple_of(HANGING_ZEROES) {
+                    return self.hanging.borrow_mut().push((queue.clone(), tag));
+                }
+            }
             Request::Flush => {
                 self.hanging.take().iter().for_each(|(queue, tag)| queue.end(*tag, Ok(())));
             }
             _ => {}
         }
         queue.end(tag, Ok(()));
+    }
+}
+
+impl NothingPart {
+    fn writes_come(&self, start: u64, bytes: u64) {
+        self.writes.send(start..start + bytes).expect("the test waits for it");
     }
 }
 
@@ -92,10 +112,10 @@ fn ends(future: impl Future) -> bool {
     true
 }
 
-fn connect(path: &Path) -> (UnixStream, Client) {
+fn connect(path: &Path, wants: Wants) -> (UnixStream, Client) {
     let mut socket = UnixStream::connect(path).expect("it listens");
     socket.set_read_timeout(Some(PATIENCE)).expect("a time-out");
-    let mut client = Client::new(Wants::default());
+    let mut client = Client::new(wants);
     loop {
         socket.write_all(&client.take_output()).expect("it listens");
         let mut byte = [0];
@@ -111,7 +131,7 @@ struct Served {
     folder: tempfile::TempDir,
     volume: Nothing,
     server: Server,
-    written: Receiver<()>,
+    written: Receiver<Range<u64>>,
 }
 
 impl Served {
@@ -122,7 +142,7 @@ impl Served {
         let export = Export {
             name: "disk".into(),
             description: String::new(),
-            size_bytes: SIZE_BYTES.into(),
+            size_bytes: EXPORT_BYTES,
             block_sizes: BlockSizes::new(512, 4096).expect("powers of two"),
             read_only: false,
             rotational: false,
@@ -138,7 +158,12 @@ impl Served {
     }
 
     fn connect(&self) -> (UnixStream, Client) {
-        connect(&self.folder.path().join("socket"))
+        self.connect_with(Framing::Simple)
+    }
+
+    fn connect_with(&self, framing: Framing) -> (UnixStream, Client) {
+        let wants = Wants { framing, ..Wants::default() };
+        connect(&self.folder.path().join("socket"), wants)
     }
 
     fn end(self) {
@@ -181,6 +206,64 @@ fn a_client_that_takes_no_answers_keeps_no_part_of_a_block_waiting() {
     served.end();
 }
 
+/// A client that zeroes all of the export, and hangs in the third piece of that.
+fn zeroing(served: &Served) -> (UnixStream, Client) {
+    let mut client = served.connect_with(Framing::Extended);
+    let zero = Command::WriteZeroes { fua: false, no_hole: false, fast: false };
+    client.1.send(zero, 0, EXPORT_BYTES, &[]);
+    say(&mut client);
+    let piece = 64 << 20;
+    for start in [0, piece, HANGING_ZEROES] {
+        let written = served.written.recv_timeout(PATIENCE).expect("the next piece comes");
+        assert_eq!(written, start..start + piece);
+    }
+    client
+}
+
+fn flush(client: &mut (UnixStream, Client)) {
+    client.1.send(Command::Flush, 0, 0, &[]);
+    say(client);
+    answer(client);
+}
+
+/// Ends what hangs until this is the only client.
+fn others_go(served: &Served, last: &mut (UnixStream, Client)) {
+    let mut flushes = 0..1000;
+    while served.server.clients().len() > 1 {
+        flushes.next().expect("all pieces of a long range take many more");
+        flush(last);
+    }
+}
+
+#[test]
+fn a_part_of_a_block_waits_for_one_piece_of_a_long_range() {
+    let limits = ServerLimits::default();
+    let parts = limits.partial_writes.clone();
+    let served = Served::new(limits);
+    let client = zeroing(&served);
+    assert!(ends(parts.begin(0..512)), "a piece that has ended is not under way");
+    let mut hung = pin!(parts.begin(HANGING_ZEROES..HANGING_ZEROES + 512));
+    let waker = Arc::new(Unpark(thread::current())).into();
+    assert!(hung.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    let mut other = served.connect();
+    flush(&mut other);
+    assert!(ends(hung), "the piece has ended");
+    drop(client);
+    others_go(&served, &mut other);
+    drop(other);
+    served.end();
+}
+
+#[test]
+fn a_long_range_ends_with_its_client() {
+    let served = Served::new(ServerLimits::default());
+    drop(zeroing(&served));
+    let mut other = served.connect();
+    others_go(&served, &mut other);
+    drop(other);
+    served.end();
+}
+
 #[test]
 fn a_client_with_a_read_that_hangs_keeps_nothing_that_it_does_not_use() {
     let limits = ServerLimits {
@@ -190,7 +273,7 @@ fn a_client_with_a_read_that_hangs_keeps_nothing_that_it_does_not_use() {
     };
     let served = Served::new(limits);
     let mut quiet = served.connect();
-    quiet.1.send(Command::Read, HANGING_BYTE.into(), 4 << 10, &[]);
+    quiet.1.send(Command::Read, HANGING_BYTE, 4 << 10, &[]);
     quiet.1.send(Command::Read, 0, 188 << 10, &[]);
     say(&mut quiet);
     assert!(matches!(answer(&mut quiet), Answer::Data(_)));

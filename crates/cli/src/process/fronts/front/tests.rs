@@ -4,7 +4,7 @@ use super::*;
 fn each_reason_not_to_listen_has_its_own_cure() {
     let cure = |front: &str, kind: io::ErrorKind| {
         let front: Address = front.parse().expect("an address");
-        let error = ListenError::Io { front: front.clone(), source: kind.into() };
+        let error = ListenError::Io { front: front.clone().into(), source: kind.into() };
         cure(&front, &error)
     };
     let denied = io::ErrorKind::PermissionDenied;

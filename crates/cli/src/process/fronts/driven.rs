@@ -1,0 +1,144 @@
+//! A front that is a device of the host's nbd driver.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use mdspace_front::address::{Address, Endpoint};
+use mdspace_front::nbd::{Exports, PairServer, ServerLimits};
+use mdspace_front::nbd_device::{self, Identity, NbdDevice};
+use mdspace_front::volume::Volume;
+
+use super::block_device::{self, BlockDevice};
+use super::closing::Closing;
+use super::front::{Claim, LOOK_EVERY, Lateness, requests_end};
+use super::mount_guard::End;
+use super::opener::Opener;
+use super::way::Way;
+use crate::args::ArrayName;
+use crate::failure::Failure;
+
+/// An open one.
+pub(super) struct Driven {
+    address: Address,
+    device: BlockDevice<NbdDevice>,
+    server: PairServer,
+    /// It is being closed: its connections are made anew no more.
+    is_closing: Mutex<bool>,
+}
+
+impl Driven {
+    /// Serves a volume as such a device: as that which a crash left of it, or as a new one. Gives what the user reads.
+    pub(super) fn open<V: Volume>(
+        address: Address,
+        name: &ArrayName,
+        identity: Identity,
+        exports: Exports,
+        limits: ServerLimits,
+        volume: &V,
+    ) -> Result<(Arc<Self>, String), Failure> {
+        let what = || format!("cannot serve {name} at {address}");
+        let exports = if address.read_only { exports.read_only() } else { exports };
+        let server = PairServer::start(exports, limits.partial_writes, volume);
+        let attached = block_device::folder()
+            .map_err(Into::into)
+            .and_then(|folder| NbdDevice::attach(identity, &server, folder));
+        let (device, was_left) =
+            attached.map_err(|why| Failure::new(what(), why, "see `mdspace doctor`"))?;
+        let device = BlockDevice::of_driver(device, name);
+        let mut note = format!("{name}: served as {}", device.describe());
+        if address.endpoint == Endpoint::Block {
+            note = format!("{note}, {}", Way::NbdDevice);
+        }
+        if was_left {
+            note.push_str("; what a crash left of it goes on");
+        }
+        Ok((Arc::new(Self { address, device, server, is_closing: Mutex::new(false) }), note))
+    }
+
+    pub(super) fn address(&self) -> &Address {
+        &self.address
+    }
+
+    pub(super) fn device(&self) -> &BlockDevice<NbdDevice> {
+        &self.device
+    }
+
+    /// Makes connections anew that the driver has cut off.
+    pub(super) fn keep(&self) -> Result<(), String> {
+        let is_closing = self.is_closing.lock().unwrap_or_else(PoisonError::into_inner);
+        if *is_closing {
+            return Ok(());
+        }
+        let cut_off = self.device.device().cut_off(&self.server);
+        if cut_off.is_empty() {
+            return Ok(());
+        }
+        let shown = self.device.describe();
+        if self.device.is_detached() {
+            return Err(format!(
+                "the kernel has given up {shown}: close that front with `mdspace unserve`, and open it again"
+            ));
+        }
+        let made = self.device.device().reconnect(&self.server, &cut_off);
+        made.map_err(|error| format!("connections of {shown} were cut off: {error}"))?;
+        tracing::warn!("the kernel has cut off connections of {shown}: made anew");
+        Ok(())
+    }
+
+    /// Keeps users from it, by a process that has it open. None where it is detached.
+    pub(super) fn claim(&self) -> Result<Option<Claim>, Vec<String>> {
+        let users = self.device.users(None);
+        if !users.is_empty() {
+            return Err(users);
+        }
+        let opener = Opener::start(self.device.link_ends());
+        if self.device.is_detached() {
+            return Ok(None);
+        }
+        let shown = self.device.describe();
+        match opener {
+            Ok(opener) if opener.is_alone() => Ok(Some(Claim::Process(opener))),
+            Ok(opener) if opener.finds_nothing() => Ok(None),
+            Ok(opener) if opener.is_beside_others() => Err(vec![self.device.in_use()]),
+            Ok(_) => Err(vec![format!("{shown} does not answer")]),
+            Err(error) => Err(vec![format!("no process can look who uses {shown}: {error}")]),
+        }
+    }
+
+    /// Takes the device away. What the kernel holds back of it is written first, by a process that has claimed it or by
+    /// another one.
+    pub(super) fn close(
+        &self,
+        claimed: Option<Opener>,
+        closing: &Closing<'_>,
+    ) -> Result<(), String> {
+        *self.is_closing.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let lateness = Lateness::new(closing, || self.device.done());
+        let take_away = |opener: Opener| opener.take_away(|| lateness.is_late());
+        let start = || Opener::start(self.device.link_ends()).ok();
+        let end = match claimed.or_else(start).map(take_away) {
+            _ if self.device.is_detached() => End::Written,
+            None | Some(End::Killed) => start().map_or(End::Killed, take_away),
+            Some(end) => end,
+        };
+        let closed = requests_end(closing, || self.server.close(LOOK_EVERY));
+        let stays = match end {
+            End::Written | End::Unwritten => None,
+            _ if self.device.is_detached() => None,
+            // Nothing waits for this process any more.
+            _ => nbd_device::disconnect(self.device.device().index()).err(),
+        };
+        let shown = self.device.describe();
+        if let Some(error) = stays {
+            return Err(format!("{shown} stays attached ({error}): see `nbd-client -check`"));
+        }
+        match end {
+            End::Written | End::Attached => closed,
+            End::Unwritten => Err(format!(
+                "the kernel could not write all that programs wrote to {shown}: see `dmesg`"
+            )),
+            End::Late | End::Killed => Err(format!(
+                "what the kernel held back of {shown} may be lost: nothing waited for it to be written"
+            )),
+        }
+    }
+}

@@ -1,0 +1,30 @@
+//! Where the programs of others are: those of this host, and those that `tools/fetch` has unpacked.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use crate::doctor::find_program;
+
+/// Where `tools/fetch` unpacks programs: `$MDSPACE_TOOLS`, or beside this program in its `target`.
+pub(crate) fn unpacked() -> Option<PathBuf> {
+    env::var_os("MDSPACE_TOOLS").map(PathBuf::from).or_else(|| {
+        let own = env::current_exe().ok()?;
+        Some(own.parent()?.parent()?.join("tools"))
+    })
+}
+
+/// PATH, the administrators' folders, and the programs that are unpacked.
+pub(crate) fn path() -> String {
+    let mut path = env::var("PATH").unwrap_or_default();
+    path.push_str(":/usr/local/sbin:/usr/sbin:/sbin");
+    if let Some(tools) = unpacked() {
+        path.push_str(&format!(":{}", tools.join("bin").display()));
+    }
+    path
+}
+
+/// Whether a program is on such a path.
+pub(crate) fn is_on(path: &str, program: &str) -> bool {
+    path.split(':').any(|folder| Path::new(folder).join(program).is_file())
+        || find_program(program).is_some()
+}

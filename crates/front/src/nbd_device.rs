@@ -1,0 +1,234 @@
+//! A block device of the host's own nbd driver, `/dev/nbdN`, whose connections this process serves.
+//!
+//! Source: `include/uapi/linux/nbd-netlink.h`. Only root has such devices.
+//!
+//! A device outlives the process that serves it: its requests wait for another one for ten minutes. The array's next
+//! process knows it by the text that the driver keeps for it, and gives it new connections. The driver then sends again
+//! what was not answered, within half a minute. What the dead process had under way of these requests is over by then:
+//! the kernel keeps that process' locks on the members until its last I/O there has ended, and no array starts before
+//! it has them. What it had sent over a network or a path, and nobody had answered, is in the records of late writes,
+//! which are made before the first write, and which the start of a member reads.
+//!
+//! A process that serves a device must never wait for that device: when it is killed it would wait for its own answer.
+//! So it never opens it. Who opens it may read from it (a look for partitions), and who closes it last writes to it.
+
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::path::{Path, PathBuf};
+use std::thread::available_parallelism;
+
+use crate::host_device::{HostDevice, place_of};
+use crate::making::{Held, Making};
+use crate::nbd::pairs::{ConnectionNumber, PairServer};
+
+mod driver;
+mod index;
+mod left;
+mod served_lock;
+
+use driver::Driver;
+pub use index::{Identity, Index};
+use left::{devices, give_up, is_used};
+pub use left::{is_left, is_served, release_left};
+use served_lock::ServedLock;
+
+/// A device that this process serves. It stays when this is dropped: [`disconnect`] takes it away.
+#[derive(Debug)]
+pub struct NbdDevice {
+    index: Index,
+    path: PathBuf,
+    number: u64,
+    identity: Identity,
+    connections: usize,
+    _lock: ServedLock,
+}
+
+/// Why there is no device.
+#[derive(Debug, thiserror::Error)]
+pub enum NbdDeviceError {
+    /// The kernel has no driver.
+    #[error("this host's kernel has no nbd driver loaded: load it with `modprobe nbd`")]
+    NoDriver,
+    /// The kernel refused to be asked.
+    #[error("the kernel's nbd driver cannot be asked: {0}")]
+    Ask(io::Error),
+    /// Not root.
+    #[error("only root has devices of the nbd driver")]
+    NotRoot,
+    /// Another process attaches one.
+    #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
+    Held(PathBuf),
+    /// A crash left one that is not what it would be now.
+    #[error(
+        "{0} was left by a crash, is in use, and has another size, other blocks or another right to write: unmount it first"
+    )]
+    Differs(PathBuf),
+    /// Larger than a page of this host's memory.
+    #[error(
+        "the nbd driver of this kernel takes no logical blocks of {0} bytes: serve it with loop, or over NBD"
+    )]
+    Block(u32),
+    /// The system refused.
+    #[error("the nbd driver gives no device: {0}")]
+    System(#[from] io::Error),
+}
+
+impl NbdDevice {
+    /// Gives the array's device connections to `server`: that which a crash left, or a new one. `folder` has the locks of
+    /// all processes that serve devices. True: there was one.
+    pub fn attach(
+        identity: Identity,
+        server: &PairServer,
+        folder: &Path,
+    ) -> Result<(Self, bool), NbdDeviceError> {
+        let driver = Driver::find()?;
+        let _making =
+            Making::begin(&folder.join("lock")).map_err(|Held(at)| NbdDeviceError::Held(at))?;
+        for (index, known) in devices() {
+            let taken = match known == identity {
+                true => ServedLock::take_patiently(index, folder)?,
+                false => ServedLock::take(index, folder)?,
+            };
+            let Some(lock) = taken else { continue };
+            if known == identity {
+                match Self::take_over(&driver, index, &identity, server, lock) {
+                    Ok(device) => return Ok((device, true)),
+                    Err(NbdDeviceError::System(error)) => {
+                        tracing::warn!(%error, "{} was left by a crash, and is of no more use", index.path().display());
+                    }
+                    Err(error) => return Err(error),
+                }
+            }
+            give_up(&driver, index, &known);
+        }
+        Ok((Self::new(&driver, identity, server, folder)?, false))
+    }
+
+    fn new(
+        driver: &Driver,
+        identity: Identity,
+        server: &PairServer,
+        folder: &Path,
+    ) -> Result<Self, NbdDeviceError> {
+        // The driver has no more queues than the host has CPUs.
+        let cpus = available_parallelism().map_or(1, usize::from);
+        let connections = server.lane_count().min(cpus);
+        let sockets = connect_all(server, connections)?;
+        let index = driver.connect(&identity, server.export(), server.flags(), &sockets)?;
+        let lock = ServedLock::take_patiently(index, folder).and_then(|lock| {
+            lock.ok_or_else(|| io::Error::other("another process has the lock of the device"))
+        });
+        let made = lock.and_then(|lock| Self::served(index, identity, connections, lock));
+        made.map_err(|error| {
+            let _ = driver.disconnect(index);
+            error.into()
+        })
+    }
+
+    /// A device that was left.
+    fn take_over(
+        driver: &Driver,
+        index: Index,
+        identity: &Identity,
+        server: &PairServer,
+        lock: ServedLock,
+    ) -> Result<Self, NbdDeviceError> {
+        let export = server.export();
+        let block_bytes = index.system_value("queue/logical_block_size");
+        let is_it = index.system_value("size") == Some(export.size_bytes / 512)
+            && block_bytes == Some(export.block_sizes.minimum().into())
+            && index.system_value("ro") == Some(export.read_only.into());
+        if !is_it && is_used(index) {
+            return Err(NbdDeviceError::Differs(index.path()));
+        }
+        if !is_it {
+            return Err(io::Error::other(
+                "it has another size, other blocks or another right to write",
+            )
+            .into());
+        }
+        // It has as many connections as it had; the driver has a queue for each.
+        let queues = fs::read_dir(place_of(&index.path()).join("mq")).map_or(1, Iterator::count);
+        let device = Self::served(index, identity.clone(), queues.max(1), lock)?;
+        let sockets = connect_all(server, device.connections)?;
+        driver.give(index, identity, &sockets)?;
+        Ok(device)
+    }
+
+    fn served(
+        index: Index,
+        identity: Identity,
+        connections: usize,
+        lock: ServedLock,
+    ) -> io::Result<Self> {
+        let (path, number) = (index.path(), index.number()?);
+        Ok(Self { index, path, number, identity, connections, _lock: lock })
+    }
+
+    /// Its connections that the driver has cut off.
+    pub fn cut_off(&self, server: &PairServer) -> Vec<ConnectionNumber> {
+        server.cut_off(self.connections)
+    }
+
+    /// Gives it new connections in place of these.
+    pub fn reconnect(
+        &self,
+        server: &PairServer,
+        cut_off: &[ConnectionNumber],
+    ) -> Result<(), NbdDeviceError> {
+        // What is written to make room in memory may wait for this very thread: none of its own allocations may wait
+        // for that in turn.
+        let _ = rustix::process::configure_io_flusher_behavior(true);
+        let driver = Driver::find()?;
+        let sockets = cut_off.iter().map(|number| server.connect(*number));
+        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
+        Ok(driver.give(self.index, &self.identity, &sockets)?)
+    }
+
+    /// N of `/dev/nbdN`.
+    pub fn index(&self) -> Index {
+        self.index
+    }
+}
+
+impl HostDevice for NbdDevice {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn is_detached(&self) -> bool {
+        self.index.identity().as_ref() != Some(&self.identity)
+    }
+}
+
+fn connect_all(server: &PairServer, count: usize) -> io::Result<Vec<OwnedFd>> {
+    (0..count).map(|number| server.connect(ConnectionNumber(number))).collect()
+}
+
+/// Whether the driver is there and would be asked by this user. It is not loaded for that.
+pub fn is_loaded() -> Result<(), NbdDeviceError> {
+    match Path::new("/sys/module/nbd").exists() {
+        false => Err(NbdDeviceError::NoDriver),
+        true if !rustix::process::geteuid().is_root() => Err(NbdDeviceError::NotRoot),
+        true => Ok(()),
+    }
+}
+
+/// The same, and has the kernel load it.
+pub fn load() -> Result<(), NbdDeviceError> {
+    if !rustix::process::geteuid().is_root() {
+        return Err(NbdDeviceError::NotRoot);
+    }
+    Driver::find().map(drop)
+}
+
+/// Has the driver end a device: what is under way there fails, and so does what programs that have it open ask for.
+/// Its number is free when they have closed it.
+pub fn disconnect(index: Index) -> Result<(), NbdDeviceError> {
+    Ok(Driver::find()?.disconnect(index)?)
+}

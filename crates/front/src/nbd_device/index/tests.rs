@@ -1,0 +1,24 @@
+use super::*;
+
+#[test]
+fn a_device_is_known_by_its_name() {
+    let index = |path: &str| Index::of(Path::new(path));
+    assert_eq!(index("/dev/nbd0"), Some(Index(0)));
+    assert_eq!(index("/dev/nbd17"), Some(Index(17)));
+    for other in ["/dev/nbd", "/dev/nbd0p1", "/dev/loop0", "/dev/nbd-1", ""] {
+        assert_eq!(index(other), None, "{other}");
+    }
+    assert_eq!(Index::of_disk(Path::new("/dev/nbd17p2")), Some(Index(17)));
+    assert_eq!(Index::of_disk(Path::new("/dev/nbd17")), Some(Index(17)));
+    assert_eq!(Index::of_disk(Path::new("/dev/loop0p1")), None);
+    assert_eq!(Index(17).path(), Path::new("/dev/nbd17"));
+}
+
+#[test]
+fn a_device_belongs_to_one_array_or_multipath_device() {
+    let known = [Identity::of_array("1"), Identity::of_array("2"), Identity::of_multipath("1")];
+    for (at, one) in known.iter().enumerate() {
+        assert!(one.is_ours());
+        assert!(!known[..at].contains(one));
+    }
+}
