@@ -254,10 +254,10 @@ impl<V: VolumePart + 'static> Connection<V> {
                 self.submit(under_way, engine::Request::Flush);
             }
             Wanted::Zero { offset_bytes, length_bytes, give_up } => {
-                let this = self.clone();
+                let (this, own) = (self.clone(), lane.clone());
                 lane.spawn(async move {
                     let range = offset_bytes..offset_bytes + length_bytes;
-                    let done = this.zero(range, give_up).await;
+                    let done = this.zero(&own, range, give_up).await;
                     this.answer_one(unique, done, || session::whole(unique, &[]));
                 });
             }
@@ -293,14 +293,19 @@ impl<V: VolumePart + 'static> Connection<V> {
 
     /// Writes whole blocks, in turn with writes of parts of them.
     async fn write_whole(&self, bytes: Range<u64>, work: engine::Request) -> Result<(), Errno> {
-        let _whole = match self.writes.begin(&bytes) {
-            Some(whole) => whole,
-            None => self.writes.begin_in_turn(bytes).await,
-        };
+        let _whole = self.begin_whole(bytes).await;
         self.ask(work).await
     }
 
-    async fn zero(&self, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
+    async fn begin_whole(&self, bytes: Range<u64>) -> WholeWrite {
+        match self.writes.begin(&bytes) {
+            Some(whole) => whole,
+            None => self.writes.begin_in_turn(bytes).await,
+        }
+    }
+
+    /// It ends early when the file is gone: what was written through another front meanwhile would be zeroed later.
+    async fn zero(&self, lane: &Lane, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
         let block = self.block_bytes();
         let inner = range.start.next_multiple_of(block)..range.end / block * block;
         if inner.start >= inner.end {
@@ -315,7 +320,14 @@ impl<V: VolumePart + 'static> Connection<V> {
                 true => engine::Request::Punch { sector, sectors },
                 false => engine::Request::WriteZeroes { sector, sectors, fua: false },
             };
-            self.write_whole(piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES, work).await?;
+            let bytes = piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES;
+            let _whole = self.begin_whole(bytes).await;
+            if self.presence.is_over() || self.receiving_ended.get() {
+                return Err(Errno::IO);
+            }
+            self.ask(work).await?;
+            // Memory answers at once; others of the lane have their turn.
+            lane.pause().await;
         }
         Ok(())
     }
