@@ -102,8 +102,11 @@ impl ArrayView {
         let range = from..from + length;
         let lacking: SmallVec<[Slot; 4]> =
             slots().filter(|slot| self.lacks(*slot, from, length)).collect();
-        let bears = lacking.len() <= usize::from(map.parity_disks())
-            && (lacking.is_empty() || !self.in_doubt(&range, lacking.len() == 1));
+        let parities = usize::from(map.parity_disks());
+        // Of two parities in doubt the second one tells whether the first is right.
+        let compares = lacking.len() < parities && !self.unresolved.overlaps(&range);
+        let is_doubted = !compares && self.in_doubt(&range, lacking.len() == 1);
+        let bears = lacking.len() <= parities && (lacking.is_empty() || !is_doubted);
         let redundancy = Redundancy {
             degraded: !lacking.is_empty(),
             rebuilding: lacking.iter().any(|slot| self.is_filled_later(*slot, &range)),
@@ -173,7 +176,13 @@ impl ArrayView {
 
     /// The next sector, as resync counts them, from which on something else may be known.
     fn next_change(&self, from: u64) -> u64 {
-        let known = [&self.unsynced, &self.doubted, &self.unaccepted, &self.accepted_for_all];
+        let known = [
+            &self.unsynced,
+            &self.doubted,
+            &self.unaccepted,
+            &self.accepted_for_all,
+            &self.unresolved,
+        ];
         known.into_iter().map(|ranges| next_edge(ranges, from)).min().unwrap_or(u64::MAX)
     }
 

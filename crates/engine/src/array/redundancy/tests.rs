@@ -128,17 +128,24 @@ fn it_is_told_in_whole_blocks() {
     expect(&raid1, &[(16, ""), (8, "d"), (8192 - 24, "")]);
 }
 
+/// Where a second parity is left, it tells whether the first one is right, until a read has found that it is not.
 #[test]
-fn a_lost_block_in_doubt_is_told_as_lost_where_one_without_doubt_is_not() {
-    let mut raid6 = view_of(Level::Raid6, 2, DISKS, |slot, member| (slot.0 != 1).then_some(member));
-    let row = 2 * 1024;
-    raid6.unsynced = ranges(0..1024);
-    raid6.doubted = ranges(0..1024);
-    raid6.unaccepted = ranges(0..1024);
-    let first = told(&raid6, 0..2 * row);
-    assert!(first.iter().any(|(_, word)| word == "dul"), "{first:?}");
-    assert!(first.iter().any(|(_, word)| word == "du"), "what is there can be read: {first:?}");
-    assert_eq!(first.last().map(|(_, word)| word.as_str()), Some("d"), "{first:?}");
+fn a_lost_block_in_doubt_is_told_as_lost_where_nothing_tells_what_it_was() {
+    for (level, compared, is_lost) in
+        [(Level::Raid5, false, true), (Level::Raid6, false, false), (Level::Raid6, true, true)]
+    {
+        let mut view = view_of(level, 2, DISKS, |slot, member| (slot.0 != 1).then_some(member));
+        let row = view.geometry.array_sectors() / 8192 * 1024;
+        (view.unsynced, view.doubted) = (ranges(0..1024), ranges(0..1024));
+        view.unaccepted = ranges(0..1024);
+        if compared {
+            view.unresolved = ranges(0..1024);
+        }
+        let first = told(&view, 0..2 * row);
+        assert_eq!(first.iter().any(|(_, word)| word == "dul"), is_lost, "{level}: {first:?}");
+        assert!(first.iter().any(|(_, word)| word == "du"), "what is there can be read: {first:?}");
+        assert_eq!(first.last().map(|(_, word)| word.as_str()), Some("d"), "{first:?}");
+    }
 }
 
 /// One who asks about all of it gets a part, and asks on from there.
