@@ -123,6 +123,25 @@ fn a_better_group_that_fails_again_is_not_used_after_its_time() {
     assert_eq!(letters(&paths), "EFAAA");
 }
 
+#[test]
+fn a_device_without_paths_is_looked_at_when_waiting_ends_and_no_more_often_than_others() {
+    for queues in [true, false] {
+        let paths = device(TWO_GROUPS, Failback::Manual);
+        say(&paths, if queues { "queue_if_no_path" } else { "fail_if_no_path" });
+        (0..3).for_each(|path| paths.fail(path, None, "it is cut", true, NOW));
+        let (rarely, most) = (paths.policy.polling_interval, paths.wait_max());
+        for span in [Duration::ZERO, most, most + rarely] {
+            let next = paths.look(NOW + span).since(NOW + span);
+            let waits = queues && span < most;
+            assert_eq!(
+                next,
+                if waits { rarely.min(most - span) } else { rarely },
+                "{queues}, {span:?}"
+            );
+        }
+    }
+}
+
 /// Another path's slow first flush is cut for a path that could take over.
 #[test]
 fn a_path_that_waited_for_a_proof_and_is_of_no_use_since_takes_over_from_none() {

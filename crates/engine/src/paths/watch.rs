@@ -197,15 +197,17 @@ impl Paths {
     pub(super) fn look(&self, now: Time) -> Time {
         let mut owner = self.owner.lock();
         let mut next = now + self.policy.polling_interval;
-        if let Some(since) = owner.no_path_since.filter(|_| !owner.gave_up) {
+        let queues = self.has(flag::QUEUE_IF_NO_PATH) && !owner.gave_up;
+        if let Some(since) = owner.no_path_since.filter(|_| queues) {
             let ends = since + self.wait_max();
-            if ends <= now && self.has(flag::QUEUE_IF_NO_PATH) {
+            if ends <= now {
                 owner.gave_up = true;
                 let note = self.queueing(&owner);
                 self.tell(&mut owner, "QueueingDisabled", None, note);
                 self.publish(&mut owner, now);
+            } else {
+                next = next.min(ends);
             }
-            next = next.min(ends.max(now + Duration::from_millis(1)));
         }
         if let Some(when) = owner.failback_at {
             if when <= now {

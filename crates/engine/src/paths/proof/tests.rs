@@ -286,6 +286,21 @@ fn a_blank_device_of_this_host_whose_path_hangs_in_its_first_flush_is_used_over_
     assert_eq!((one, other), (Failed, Active));
 }
 
+/// Nothing tells the other one from another blank device: what was written over the first would be missing there.
+#[test]
+fn when_the_path_to_a_blank_device_is_lost_no_other_one_takes_its_place() {
+    let device = joining_over([None, None]);
+    settle(&device);
+    let used = device.healths().iter().position(|health| *health == Active).expect("one is used");
+    assert_eq!(device.healths()[1 - used], Failed);
+    device.paths.fail(used, None, "it does not answer", true, device.wires.now.get());
+    for _ in 0..3 {
+        device.wires.now.set(device.wires.now.get() + Duration::from_secs(1));
+        settle(&device);
+    }
+    assert_eq!(device.healths(), [Failed, Failed]);
+}
+
 /// No request has gone over the path that fails.
 #[test]
 fn a_blank_device_whose_path_fails_before_it_joins_is_used_over_another_one() {

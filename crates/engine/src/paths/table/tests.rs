@@ -93,3 +93,17 @@ fn any_line_cut_short_or_with_a_word_changed_is_a_table_or_an_error() {
         }
     }
 }
+
+#[test]
+fn a_table_has_64_paths_in_all_and_not_one_more() {
+    let table = |last: usize| {
+        let group = |count: usize, from: usize| {
+            let paths: String = (from..from + count).map(|path| format!(" p{path}")).collect();
+            format!("round-robin 0 {count} 0{paths}")
+        };
+        let line = format!("0 9 multipath 0 0 2 1 {} {}", group(40, 0), group(last, 40));
+        line.parse::<Table>().map(|table| table.paths().count())
+    };
+    assert_eq!(table(24), Ok(64));
+    assert!(table(25).expect_err("65").to_string().contains("at most 64 paths"));
+}
