@@ -9,8 +9,8 @@
 # make package   a Debian package and a tarball of a release, in target/package
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
-# limit of its own. Two tests of a group run side by side, except of clients, paths, instructions and matrix; each
-# guest has a CPU of its own. One build profile serves all tests, so nothing is built twice.
+# limit of its own. Two or three tests of a group run side by side, except of clients, paths, instructions and matrix;
+# each guest has a CPU of its own. One build profile serves all tests, so nothing is built twice.
 
 CARGO ?= cargo
 GROUP := tools/group
@@ -24,6 +24,8 @@ BUILD_FIRST := $(shell [ "$$(id -u)" = 0 ] && [ "$$(stat -c %u .)" != 0 ] || ech
 TEST_OUTSIDE := $(CARGO) test --workspace --test outside
 OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=1
 TWO_OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=2
+# What waits for processes and the kernel most of its time.
+THREE_OUTSIDE := $(TEST_OUTSIDE) -- --test-threads=3
 SIM := $(TARGET)/debug/sim
 # What is built once and runs for a second.
 WEAK_MEMORY := CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
@@ -123,17 +125,17 @@ clients: outside
 
 # File systems and I/O on mounted arrays and their block devices. Needs root, and says SKIPPED without.
 mounts: outside
-	@$(GROUP) mounts 240 $(TWO_OUTSIDE) mounts::
+	@$(GROUP) mounts 240 $(THREE_OUTSIDE) mounts::
 
 members: outside
-	@$(GROUP) members 240 $(TWO_OUTSIDE) members:: systemd:: install::
+	@$(GROUP) members 240 $(THREE_OUTSIDE) members:: systemd:: install::
 
 # Multipath over nbdkit and qemu-nbd, killed and stopped.
 paths: outside
 	@$(GROUP) paths 300 $(OUTSIDE) paths::
 
 kills: outside
-	@$(GROUP) kills 300 $(TWO_OUTSIDE) kills::
+	@$(GROUP) kills 300 $(THREE_OUTSIDE) kills::
 
 # Every shell block of README.md and docs/admin.md.
 documents: outside
