@@ -167,6 +167,12 @@ pub(crate) enum Verb {
         /// The device.
         device: PathBuf,
     },
+    /// Has the nbd driver ask for short discards; started by the process that serves the device.
+    #[command(name = "__shorten-discards", hide = true)]
+    DiscardShortener {
+        /// The device.
+        device: PathBuf,
+    },
 }
 
 /// An array by name.

@@ -8,7 +8,7 @@ use crate::control::client::Client;
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
-use crate::process::fronts::{mount_guard, opener};
+use crate::process::fronts::{discards, mount_guard, opener};
 use crate::run_dir::RunDir;
 
 mod action;
@@ -80,6 +80,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Help(args) => help::run(&args),
         Verb::ServingProcess { run_dir, words } => create::serving_process(&run_dir, words),
         Verb::DeviceOpener { name, device } => Ok(opener::run(name, &device)),
+        Verb::DiscardShortener { device } => Ok(discards::run(&device)),
         Verb::MountGuard { directory, id, link } => Ok(mount_guard::run(directory, id, &link)),
     }
 }

@@ -21,6 +21,7 @@ use std::thread::available_parallelism;
 use crate::host_device::{HostDevice, place_of};
 use crate::making::{Held, Making};
 use crate::nbd::pairs::{ConnectionNumber, PairServer};
+use crate::pieces::PIECE_SECTORS;
 
 mod driver;
 mod index;
@@ -225,6 +226,20 @@ pub fn load() -> Result<(), NbdDeviceError> {
         return Err(NbdDeviceError::NotRoot);
     }
     Driver::find().map(drop)
+}
+
+/// Has the driver ask for discards of one piece each at most: many longer ones would outlast the half minute after which it
+/// cuts a connection off, and asks for all of them again.
+///
+/// For a process that does not serve the device: the kernel first waits until all that is under way there has ended.
+pub fn shorten_discards(index: Index) -> io::Result<()> {
+    const LONGEST: &str = "queue/discard_max_bytes";
+    match index.system_value(LONGEST) {
+        Some(bytes) if bytes > PIECE_SECTORS * 512 => {
+            index.set_system_value(LONGEST, PIECE_SECTORS * 512)
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Has the driver end a device: what is under way there fails, and so does what programs that have it open ask for.

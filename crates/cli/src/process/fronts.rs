@@ -22,6 +22,7 @@ use crate::report::FrontReport;
 
 mod block_device;
 mod closing;
+pub(crate) mod discards;
 mod driven;
 mod front;
 pub(crate) mod mount_guard;

@@ -263,6 +263,8 @@ fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_
         quietly mdspace create a "${shape[@]}" --serve=nbd-device $SHARE/m{0,1,2,3}
         quietly mkfs.ext4 /dev/mdspace/a
         device=$(readlink /dev/mdspace/a)
+        longest() { cat /sys/block/${device#/dev/}/queue/$1_max_bytes; }
+        [ "$(longest discard) $(longest write_zeroes)" = "$((64 << 20)) 0" ]
         # What was not answered is sent again at the end of this time: half a minute, if nothing is said.
         echo 2000 >/sys/block/${device#/dev/}/queue/io_timeout
         mount /dev/mdspace/a /run/mnt

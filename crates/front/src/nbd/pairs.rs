@@ -33,6 +33,7 @@ use super::connection::{Connection, Place, Terms};
 use super::export::{Export, Exports};
 use super::request::Framing;
 use super::session::{Limits, Session};
+use super::wire::export_flag;
 
 /// All that a connection may hold is its own: it waits for no other client.
 const LIMITS: Limits = Limits { requests: 256, payload_bytes: 32 << 20, own_bytes: 32 << 20 };
@@ -133,9 +134,10 @@ impl PairServer {
         &self.0.exports.as_slice()[0]
     }
 
-    /// The transmission flags of that, as `doc/proto.md` has them.
+    /// The transmission flags of that, as `doc/proto.md` has them. Zeroes are not offered: the driver would ask for
+    /// 4 GiB of them at a time, of many at once, and cut the connection off before they are written.
     pub fn flags(&self) -> u16 {
-        self.export().flags(Framing::Simple)
+        self.export().flags(Framing::Simple) & !export_flag::SEND_WRITE_ZEROES
     }
 
     /// How many lanes serve connections.

@@ -52,6 +52,11 @@ impl Index {
     pub(super) fn system_value(self, name: &str) -> Option<u64> {
         fs::read_to_string(place_of(&self.path()).join(name)).ok()?.trim().parse().ok()
     }
+
+    /// Tells the kernel such a number.
+    pub(super) fn set_system_value(self, name: &str, value: u64) -> io::Result<()> {
+        fs::write(place_of(&self.path()).join(name), value.to_string())
+    }
 }
 
 impl Identity {

@@ -3,12 +3,14 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mdspace_front::address::{Address, Endpoint};
+use mdspace_front::host_device::HostDevice;
 use mdspace_front::nbd::{Exports, PairServer, ServerLimits};
 use mdspace_front::nbd_device::{self, Identity, NbdDevice};
 use mdspace_front::volume::Volume;
 
 use super::block_device::{self, BlockDevice};
 use super::closing::Closing;
+use super::discards;
 use super::front::{Claim, LOOK_EVERY, Lateness, requests_end};
 use super::mount_guard::End;
 use super::opener::Opener;
@@ -47,6 +49,10 @@ impl Driven {
         let mut note = format!("{name}: served as {}", device.describe());
         if address.endpoint == Endpoint::Block {
             note = format!("{note}, {}", Way::NbdDevice);
+        }
+        // Of one that was left they are short, and what is under way there may wait long for its end.
+        if !was_left {
+            discards::shorten(device.device().path());
         }
         if was_left {
             note.push_str("; what a crash left of it goes on");

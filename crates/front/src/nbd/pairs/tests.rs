@@ -162,6 +162,16 @@ fn a_connection_begins_with_requests_and_answers_simply() {
     served.end();
 }
 
+/// The driver asks for zeroes of 4 GiB: many of them outlast the time after which it cuts a connection off.
+#[test]
+fn the_driver_is_offered_trims_and_no_zeroes() {
+    let served = Served::new();
+    let flags = served.server.flags();
+    assert_eq!(flags & export_flag::SEND_WRITE_ZEROES, 0);
+    assert_ne!(flags & export_flag::SEND_TRIM, 0);
+    served.end();
+}
+
 #[test]
 fn what_is_sent_again_waits_for_what_a_cut_off_connection_has_under_way() {
     let served = Served::new();
