@@ -204,12 +204,9 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             let received;
             (received, buffer) = self.transport.recv(buffer, self.deadline()).await;
             match received {
-                Ok(0) => break self.is_gone.set(true),
+                Ok(0) => break,
                 Ok(_) => {}
-                Err(error) => {
-                    tracing::debug!(%error, "a client is gone");
-                    break self.is_gone.set(true);
-                }
+                Err(error) => break tracing::debug!(%error, "a client is gone"),
             }
             if !self.place.admits().await {
                 break;
@@ -219,6 +216,10 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
             if ended.is_break() {
                 break;
             }
+        }
+        // Only who took leave waits for answers: nothing long goes on for others.
+        if !self.state.borrow().session.has_taken_leave() {
+            self.is_gone.set(true);
         }
         // A write whose payload did not arrive whole is dropped here, with `writing`.
         self.receiving_ended.set(true);

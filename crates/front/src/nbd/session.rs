@@ -187,6 +187,11 @@ impl<B: Data> Session<B> {
         self.agreed.map(|agreed| &self.exports.as_slice()[agreed.export])
     }
 
+    /// Whether the client has said goodbye.
+    pub fn has_taken_leave(&self) -> bool {
+        matches!(self.phase, Phase::Closed(Closing::Goodbye))
+    }
+
     /// Requests that the client holds: under way, or answered and not sent.
     pub fn held_requests(&self) -> usize {
         self.held.requests

@@ -264,6 +264,18 @@ fn a_long_range_ends_with_its_client() {
     served.end();
 }
 
+/// It stays connected, and takes its answers.
+#[test]
+fn a_long_range_ends_when_its_client_breaks_the_protocol() {
+    let served = Served::new(ServerLimits::default());
+    let mut client = zeroing(&served);
+    client.0.write_all(&[0xff; 64]).expect("sent");
+    let mut other = served.connect();
+    others_go(&served, &mut other);
+    drop((client, other));
+    served.end();
+}
+
 #[test]
 fn a_client_with_a_read_that_hangs_keeps_nothing_that_it_does_not_use() {
     let limits = ServerLimits {
