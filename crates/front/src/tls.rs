@@ -22,7 +22,7 @@ pub(crate) use records::Records;
 
 /// The certificate of who has signed clients' certificates.
 const CA_CERT: &str = "ca-cert.pem";
-/// What that one has revoked; it need not be there.
+/// What that one has revoked; it need not be there, but once it was it must stay.
 const CA_CRL: &str = "ca-crl.pem";
 /// The server's certificate, and those between it and one that clients trust.
 const SERVER_CERT: &str = "server-cert.pem";
@@ -56,6 +56,8 @@ struct ReadFiles {
     config: Arc<ServerConfig>,
     stamps: Stamps,
     key_is_open: bool,
+    /// Clients' certificates were checked by a list of revoked ones.
+    has_list: bool,
 }
 
 /// What tells a file from the one that it was, and from another in its place.
@@ -115,6 +117,9 @@ impl TlsError {
             TlsError::Missing(path) if path.ends_with(CA_CERT) => {
                 "put the certificate there that signs those of clients, or say tls-verify=off"
             }
+            TlsError::Missing(path) if path.ends_with(CA_CRL) => {
+                "put it there again: a list that goes lets nobody in whom it has revoked"
+            }
             TlsError::Missing(_) => {
                 "make it with certtool or openssl: docs/admin.md says how, or name another directory"
             }
@@ -131,17 +136,22 @@ impl Identity {
     pub fn read(tls: &Tls) -> Result<Identity, TlsError> {
         let has_ca = || tls.directory.join(CA_CERT).symlink_metadata().is_ok();
         let asks_clients = tls.verify.unwrap_or_else(has_ca);
-        let read = Mutex::new(ReadFiles::of(&tls.directory, asks_clients)?);
+        let read = Mutex::new(ReadFiles::of(&tls.directory, asks_clients, false)?);
         Ok(Identity { directory: tls.directory.clone(), asks_clients, read })
     }
 
     /// Reads them again if they have changed since; true: they had. Clients that are connected keep what they have. After
-    /// an error new ones get what was read last. Whether clients are asked for a certificate never changes.
+    /// an error new ones get what was read last. Whether clients are asked for a certificate never changes, and once there was a
+    /// list of revoked ones there must be one.
     pub fn renew(&self) -> Result<bool, TlsError> {
-        if stamps(&self.directory) == self.lock().stamps {
+        let (known, has_list) = {
+            let read = self.lock();
+            (read.stamps, read.has_list)
+        };
+        if stamps(&self.directory) == known {
             return Ok(false);
         }
-        let files = ReadFiles::of(&self.directory, self.asks_clients)?;
+        let files = ReadFiles::of(&self.directory, self.asks_clients, has_list)?;
         *self.lock() = files;
         Ok(true)
     }
@@ -174,13 +184,14 @@ impl Identity {
 }
 
 impl ReadFiles {
-    fn of(directory: &Path, asks_clients: bool) -> Result<ReadFiles, TlsError> {
+    /// With `needs_list` there must be a list of revoked certificates.
+    fn of(directory: &Path, asks_clients: bool, needs_list: bool) -> Result<ReadFiles, TlsError> {
         // Before they are read: a change meanwhile is seen at the next look.
         let stamps = stamps(directory);
-        let verifier = if asks_clients {
-            verifier(directory)?
+        let (verifier, has_list) = if asks_clients {
+            verifier(directory, needs_list)?
         } else {
-            WebPkiClientVerifier::no_client_auth()
+            (WebPkiClientVerifier::no_client_auth(), false)
         };
         let (cert, key) = (directory.join(SERVER_CERT), directory.join(SERVER_KEY));
         let chain = certificates(&cert)?;
@@ -200,12 +211,16 @@ impl ReadFiles {
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
         let key_is_open = mode & READABLE_BY_OTHERS != 0;
-        Ok(ReadFiles { config: Arc::new(config), stamps, key_is_open })
+        Ok(ReadFiles { config: Arc::new(config), stamps, key_is_open, has_list })
     }
 }
 
-/// What checks clients' certificates: signed by the CA, in time, and not revoked.
-fn verifier(directory: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
+/// What checks clients' certificates: signed by the CA, in time, and not revoked. True: by a list, however old it is. With
+/// `needs_list` there must be one.
+fn verifier(
+    directory: &Path,
+    needs_list: bool,
+) -> Result<(Arc<dyn ClientCertVerifier>, bool), TlsError> {
     let (path, crl) = (directory.join(CA_CERT), directory.join(CA_CRL));
     let mut roots = RootCertStore::empty();
     for certificate in certificates(&path)? {
@@ -214,22 +229,23 @@ fn verifier(directory: &Path) -> Result<Arc<dyn ClientCertVerifier>, TlsError> {
     }
     let provider = Arc::new(ring::default_provider());
     let builder = WebPkiClientVerifier::builder_with_provider(roots.into(), provider);
-    let builder = match read(&crl) {
-        Err(TlsError::Missing(_)) => builder,
+    let (builder, has_list) = match read(&crl) {
+        Err(TlsError::Missing(_)) if !needs_list => (builder, false),
         Err(error) => return Err(error),
         Ok((bytes, _)) => {
             let what = "list of revoked certificates";
             let lists = all_of::<CertificateRevocationListDer<'_>>(&crl, &bytes, what)?;
-            builder.with_crls(lists).only_check_end_entity_revocation()
+            (builder.with_crls(lists).only_check_end_entity_revocation(), true)
         }
     };
-    builder.build().map_err(|why| match why {
+    let built = builder.build().map_err(|why| match why {
         VerifierBuilderError::InvalidCrl(why) => {
             let why = rustls::Error::InvalidCertRevocationList(why).to_string();
             TlsError::Clients { path: crl, why }
         }
         why => TlsError::Clients { path, why: why.to_string() },
-    })
+    });
+    Ok((built?, has_list))
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {

@@ -118,6 +118,27 @@ fn files_that_have_changed_are_read_again_and_broken_ones_change_nothing() {
 }
 
 #[test]
+fn a_list_of_revoked_certificates_that_goes_lets_nobody_in() {
+    let (folder, authority) = directory();
+    let list = folder.path().join(CA_CRL);
+    let identity = Identity::read(&tls(&folder, None)).expect("whole");
+    for clients_are_revoked in [false, true] {
+        // One that was not there at first, too.
+        authority.write_list(folder.path(), clients_are_revoked);
+        assert!(identity.renew().expect("whole"));
+        let last = identity.config();
+        fs::remove_file(&list).expect("removed");
+        for _ in 0..2 {
+            let error = identity.renew().expect_err("the list has gone");
+            assert!(matches!(&error, TlsError::Missing(path) if *path == list), "{error}");
+            assert!(error.cure().contains("put it there again"));
+            authority.write_server(folder.path());
+        }
+        assert!(Arc::ptr_eq(&last, &identity.config()), "what was read last is used");
+    }
+}
+
+#[test]
 fn clients_are_asked_on_when_the_ca_goes() {
     let (folder, _) = directory();
     let identity = Identity::read(&tls(&folder, None)).expect("whole");
