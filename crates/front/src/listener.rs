@@ -155,8 +155,14 @@ impl Listener {
         let socket = TcpListener::bind(places)?;
         let place = socket.local_addr()?;
         let mut address = address.clone();
-        if let Endpoint::Nbd(Socket::Tcp { port, .. }) = &mut address.endpoint {
+        if let Endpoint::Nbd(Socket::Tcp { port, tls, .. }) = &mut address.endpoint {
             *port = place.port();
+            // Who starts it by this address the next time opens nothing because the CA has gone meanwhile.
+            if let (Some(tls), Some(identity)) = (tls, &identity)
+                && identity.asks_clients()
+            {
+                tls.verify = Some(true);
+            }
         }
         let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());
         Ok(Listener { socket: socket.into(), address, reachable_from, identity, file: None })
@@ -168,7 +174,7 @@ impl Listener {
         Place { address: self.address.clone(), file }
     }
 
-    /// Where it listens, with the port that the system chose.
+    /// Where it listens, with the port that the system chose, and with `tls-verify` where clients are asked for certificates.
     pub fn address(&self) -> &Address {
         &self.address
     }

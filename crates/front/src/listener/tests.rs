@@ -227,6 +227,28 @@ fn an_open_address_over_tls_needs_certificates_of_clients() {
     assert!(matches!(Listener::bind(&tcp(&front)), Err(ListenError::Tls(_))));
 }
 
+/// The address is what the next start knows of it.
+#[test]
+fn clients_are_asked_at_the_next_start_too_when_the_ca_has_gone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new("tests");
+    authority.write_server(folder.path());
+    let front = format!("nbd:tcp:0?insecure&tls={}", folder.path().display());
+    let bind = |front: &Address| Listener::bind(front);
+    let listener = bind(&tcp(&front)).expect("listening");
+    assert!(!listener.address().to_string().contains("tls-verify"), "a CA may come");
+
+    authority.write(folder.path());
+    let listener = bind(&tcp(&front)).expect("listening");
+    let next = listener.address().clone();
+    assert!(next.to_string().ends_with("&tls-verify"), "{next}");
+    drop(listener);
+    bind(&next).expect("listening");
+    fs::remove_file(folder.path().join("ca-cert.pem")).expect("removed");
+    assert!(matches!(bind(&next), Err(ListenError::Tls(TlsError::Missing(_)))));
+    bind(&tcp(&front)).expect("who says nothing of it asks nobody");
+}
+
 #[test]
 fn a_listener_that_was_shut_down_refuses_clients() {
     let folder = tempfile::tempdir().expect("a folder");
