@@ -15,7 +15,7 @@ use super::view::{ArrayView, MemberView};
 const STRETCHES_MAX: usize = 1024;
 /// How often it is looked where the next one begins, at once: a lane must not be held by one who asks about all of a large
 /// array.
-const STEPS_MAX: usize = 4096;
+const STEPS_MAX: usize = 256;
 
 /// Consecutive sectors of an array that are equally redundant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

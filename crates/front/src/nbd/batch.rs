@@ -1,5 +1,8 @@
 //! Answers that leave together: headers gathered in one place, data where it already is.
 
+/// Memory for headers that an empty batch keeps, in bytes.
+const HEADER_BYTES_KEPT: usize = 64 << 10;
+
 /// Data of a read on its way to the client; it is moved about, never looked into.
 pub trait Data {
     /// Length in bytes.
@@ -95,9 +98,10 @@ impl<B> Batch<B> {
         self.weight.bytes
     }
 
-    /// Empties the batch, keeping its memory, and returns what it weighed.
+    /// Empties the batch, keeping its memory if that is not much, and returns what it weighed.
     pub(super) fn reset(&mut self) -> Weight {
         self.headers.clear();
+        self.headers.shrink_to(HEADER_BYTES_KEPT);
         self.pieces.clear();
         std::mem::take(&mut self.weight)
     }

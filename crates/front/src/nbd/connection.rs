@@ -260,6 +260,11 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                         let whole = Some(self.begin_whole(&request).await);
                         self.execute(UnderWay { whole, ..UnderWay::new(request) });
                     }
+                    Command::BlockStatus { .. } => {
+                        self.execute(UnderWay::new(request));
+                        // The lane has looked at much of the array: others have their turn.
+                        self.lane.pause().await;
+                    }
                     _ => self.execute(UnderWay::new(request)),
                 },
                 Event::Payload { .. } => {

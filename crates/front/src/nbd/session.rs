@@ -12,6 +12,8 @@ use super::wire::{Errno, Gather, PAYLOAD_BYTES_MAX, command, split_front};
 
 /// Unsent answers to options, in bytes, at which a session stops reading.
 const HANDSHAKE_REPLY_BYTES_MAX: usize = 64 << 10;
+/// Unsent answers, in bytes and without data, at which a session in transmission stops reading.
+const REPLY_BYTES_MAX: usize = 256 << 10;
 /// Extents of a context in one reply; a client that wants more asks again from where they end.
 const EXTENTS_MAX: usize = 1024;
 
@@ -247,7 +249,10 @@ impl<B: Data> Session<B> {
         match &self.phase {
             Phase::Handshake(_) => self.ready.header_bytes() > HANDSHAKE_REPLY_BYTES_MAX,
             Phase::Transmission(transmission) => match transmission.next {
-                Next::Header => self.held.requests >= self.limits.requests,
+                Next::Header => {
+                    self.held.requests >= self.limits.requests
+                        || self.ready.header_bytes() > REPLY_BYTES_MAX
+                }
                 Next::Parked(request) => !self.has_room_for(&request),
                 Next::Selection(_) | Next::Payload { .. } | Next::Discard { .. } => false,
             },

@@ -189,6 +189,29 @@ fn a_client_that_never_reads_its_answers_is_not_read_either() {
     assert_eq!(pair.session.held_requests(), 0);
 }
 
+/// Each answer of a block status may be long, and counts for no bytes of the client's limit.
+#[test]
+fn long_answers_without_data_wait_until_those_before_them_are_sent() {
+    let mut pair = Pair::new(Limits::default());
+    let extents: Vec<Extent> = (0..1024)
+        .map(|block| if block % 2 == 0 { Extent::hole(512) } else { Extent::allocated(512) })
+        .collect();
+    let mut answered = 0;
+    loop {
+        pair.client.send(status(), 0, 1 << 20, &[]);
+        match pair.poll() {
+            Event::Request(request) => pair.session.extents(&request, |_| extents.clone()),
+            event => break assert_eq!(event, Event::Full),
+        }
+        answered += 1;
+    }
+    let batch = pair.session.take_replies().expect("answers wait");
+    let bytes = bytes_of(&batch).len();
+    assert!((256 << 10..272 << 10).contains(&bytes), "{bytes} bytes of {answered} answers");
+    pair.session.sent(batch);
+    assert!(!pair.session.is_full(), "these are sent");
+}
+
 #[test]
 fn refused_requests_count_until_their_answers_are_sent() {
     let mut pair = Pair::new(Limits { requests: 3, ..Limits::default() });
