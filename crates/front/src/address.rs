@@ -79,6 +79,11 @@ pub enum AddressError {
         "unknown option {0:?}: ro is known, for TCP insecure, tls=DIRECTORY and tls-verify, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
     )]
     Option(String),
+    /// The path cannot be written down.
+    #[error(
+        "{0:?} is kept as text, which a ? or & in a path of it, or a byte that is not UTF-8, would make another one: use a path without these"
+    )]
+    Unwritable(String),
     /// Certificates of clients are asked for, and not TLS.
     #[error("tls-verify is nothing without tls=DIRECTORY, which has the certificates")]
     VerifyWithoutTls,
@@ -93,11 +98,26 @@ impl Address {
         })
     }
 
-    /// Reads an address that a user types: its path may begin in the current directory.
+    /// Reads an address that a user types: its paths may begin in the current directory. Its text is what others get, and
+    /// what is kept: one whose text would be another one is refused.
     pub fn parse_here(text: &str) -> Result<Address, AddressError> {
-        Address::parse_with(text, |path| {
-            std::path::absolute(path).map_err(|_| AddressError::RelativePath(path.into()))
-        })
+        // Where there is none a relative path is refused.
+        Address::parse_in(&std::env::current_dir().unwrap_or_default(), text)
+    }
+
+    fn parse_in(directory: &Path, text: &str) -> Result<Address, AddressError> {
+        let address = Address::parse_with(text, |path| {
+            let relative = || AddressError::RelativePath(path.into());
+            if path.is_empty() {
+                return Err(relative());
+            }
+            std::path::absolute(directory.join(path)).map_err(|_| relative())
+        })?;
+        let written = address.to_string();
+        match Address::parse(&written).as_ref() == Ok(&address) {
+            true => Ok(address),
+            false => Err(AddressError::Unwritable(written)),
+        }
     }
 
     fn parse_with(

@@ -1,3 +1,5 @@
+use std::os::unix::ffi::OsStrExt;
+
 use super::*;
 
 fn tcp(host: Option<&str>, port: u16, insecure: bool) -> Endpoint {
@@ -112,6 +114,30 @@ fn a_path_that_a_user_types_may_begin_in_the_current_directory() {
         assert_eq!(file.endpoint, Endpoint::Fuse(whole));
     }
     assert!(Address::parse_here("fuse:").is_err(), "no path at all");
+}
+
+/// The current directory, of which a user who types a relative path says nothing, is part of the text. A test cannot
+/// change it: other tests are in it too.
+#[test]
+fn an_address_whose_text_would_be_another_one_is_not_taken() {
+    let folders: [&[u8]; 4] = [b"/srv/R&D", b"/srv/R&ro", b"/srv/what?", b"/srv/\xff"];
+    for folder in folders {
+        let folder = Path::new(std::ffi::OsStr::from_bytes(folder));
+        for front in ["nbd:tcp:1?tls=pki", "nbd:unix:a.sock", "fuse:mnt", "vhost-user:a.sock"] {
+            let end_of_path = if front.contains("tls=") { '&' } else { '?' };
+            let can_be_written = folder.to_str().is_some_and(|text| !text.contains(end_of_path));
+            match Address::parse_in(folder, front) {
+                Ok(address) => {
+                    assert!(can_be_written, "{address}");
+                    assert_eq!(Address::parse(&address.to_string()), Ok(address));
+                }
+                Err(refused) => {
+                    assert!(!can_be_written, "{refused}");
+                    assert!(matches!(refused, AddressError::Unwritable(_)), "{refused}");
+                }
+            }
+        }
+    }
 }
 
 #[test]
