@@ -20,7 +20,7 @@ pub fn describe(socket: BorrowedFd<'_>) -> String {
 }
 
 /// Who takes places: a user of this host, or an address. None where the system does not say.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Who {
     /// On a Unix socket.
     User(u32),

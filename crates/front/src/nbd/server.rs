@@ -1,5 +1,6 @@
 //! A server: one listening socket, its clients, and the lanes that they live on.
 
+use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
@@ -38,7 +39,7 @@ pub struct Server(Arc<Shared>);
 #[derive(Clone, Debug)]
 pub struct ServerLimits {
     /// Clients at the same time, from the end of their handshakes; 96 by default. As many others may be at
-    /// their handshakes: of more than that the oldest are cut off.
+    /// their handshakes: of more than that the oldest is cut off of the user or address that has most.
     pub clients: usize,
     /// Of one user on this host, or of one address; 64 by default. The rest is kept for others.
     pub clients_of_one: usize,
@@ -101,6 +102,8 @@ struct Shared {
 #[derive(Debug, Default)]
 struct Clients {
     arrived: u64,
+    /// How many were cut off at their handshakes since one last left nobody there.
+    cut_off: u64,
     present: BTreeMap<u64, Client>,
 }
 
@@ -111,6 +114,8 @@ struct Client {
     lane: usize,
     /// Its handshake is over, and it has a place.
     has_place: bool,
+    /// Others took what it had at its handshake.
+    is_cut_off: bool,
     /// A duplicate of its socket, by which any thread can disconnect it.
     socket: OwnedFd,
 }
@@ -323,7 +328,8 @@ impl Shared {
         if clients.placed().count() >= limit {
             return tracing::warn!(peer, limit, "a client is refused: too many are connected");
         }
-        clients.cut_off_the_oldest_without_a_place(limit);
+        let who = peer::who(socket.as_fd());
+        clients.cut_off_one_without_a_place(&who, limit);
         let duplicate = || socket.as_fd().try_clone_to_owned();
         let (Ok(ours), Ok(theirs)) = (duplicate(), duplicate()) else {
             return tracing::warn!(peer, "a client is refused: no descriptor is left");
@@ -333,8 +339,8 @@ impl Shared {
         tracing::info!(peer, lane, "a client has connected");
         let number = clients.arrived;
         clients.arrived += 1;
-        let who = peer::who(socket.as_fd());
-        let client = Client { peer, who, lane, has_place: false, socket: ours };
+        let (has_place, is_cut_off) = (false, false);
+        let client = Client { peer, who, lane, has_place, is_cut_off, socket: ours };
         clients.present.insert(number, client);
         drop(clients);
         let presence = Presence { number, shared: self.clone() };
@@ -389,15 +395,42 @@ impl Clients {
         self.present.values().filter(|client| client.has_place)
     }
 
-    /// So that one more than `most` is never at its handshake: one that never says a word keeps no other out.
-    fn cut_off_the_oldest_without_a_place(&mut self, most: usize) {
-        let without = self.present.len() - self.placed().count();
-        let too_many = (without + 1).saturating_sub(most);
-        let oldest = self.present.values().filter(|client| !client.has_place).take(too_many);
-        for client in oldest {
-            tracing::warn!(peer = client.peer, "a client is cut off: its handshake takes long");
-            client.disconnect();
+    /// Those at their handshakes, by the order of their arrival.
+    fn without_a_place(&self) -> impl Iterator<Item = (u64, &Client)> {
+        let is_one = |client: &Client| !client.has_place && !client.is_cut_off;
+        self.present.iter().map(|(number, client)| (*number, client)).filter(move |it| is_one(it.1))
+    }
+
+    /// So that with one that comes no more than `most` are at their handshakes. Who has most there gives way, with the
+    /// oldest: nobody who never says a word keeps another out.
+    fn cut_off_one_without_a_place(&mut self, comes: &Option<Who>, most: usize) {
+        if self.without_a_place().count() < most {
+            return;
         }
+        let mut counts = BTreeMap::from([(comes, 1)]);
+        for (_, client) in self.without_a_place() {
+            *counts.entry(&client.who).or_insert(0) += 1;
+        }
+        let rank = |(number, client): &(u64, &Client)| (counts[&client.who], Reverse(*number));
+        let Some((number, _)) = self.without_a_place().max_by_key(rank) else { return };
+        let Some(client) = self.present.get_mut(&number) else { return };
+        client.is_cut_off = true;
+        client.disconnect();
+        self.cut_off += 1;
+        // Whoever makes many makes no long log.
+        if self.cut_off.is_power_of_two() {
+            let (peer, count) = (&client.peer, self.cut_off);
+            tracing::warn!(peer, count, "clients are cut off: too many are at their handshakes");
+        }
+    }
+
+    /// A connection is over.
+    fn remove(&mut self, number: u64) -> Option<Client> {
+        let left = self.present.remove(&number);
+        if self.without_a_place().next().is_none() {
+            self.cut_off = 0;
+        }
+        left
     }
 
     /// Gives a client whose handshake is over a place, if there is one.
@@ -440,7 +473,7 @@ impl Place for Presence {
 
 impl Drop for Presence {
     fn drop(&mut self) {
-        let left = self.shared.clients().present.remove(&self.number);
+        let left = self.shared.clients().remove(self.number);
         if let Some(client) = left {
             tracing::info!(peer = client.peer, "a client has left");
         }
