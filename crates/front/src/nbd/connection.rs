@@ -424,14 +424,14 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     }
 
     /// It ends early when the client has gone, or all are being disconnected: what has hours to do must not keep a stop
-    /// waiting, nor go on for nobody.
+    /// waiting, nor go on for nobody. Of a client with so many requests that no more are read the socket alone says so.
     async fn piece_by_piece(&self, request: &Request) -> Result<(), RequestError> {
         let start = request.offset_bytes / SECTOR_BYTES;
         let end = start + request.length_bytes / SECTOR_BYTES;
         for piece in pieces(start..end, self.volume.unit_sectors()) {
             let bytes = piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES;
             let _whole = self.begin_whole_of(bytes).await;
-            if self.is_gone.get() || self.place.is_over() {
+            if self.is_gone.get() || self.place.is_over() || self.transport.is_hung_up() {
                 return Err(RequestError::Stopped);
             }
             let (sector, sectors) = (piece.start, piece.end - piece.start);

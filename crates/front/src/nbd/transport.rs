@@ -10,6 +10,8 @@ use std::sync::Arc;
 use mdspace_engine::memory::Source;
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Message, Payload, Socket};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::retry_on_intr;
 use rustls::ServerConfig;
 
 use super::batch::{Batch, Piece};
@@ -215,6 +217,14 @@ impl Transport {
             // One that does not listen any more need not hear of it.
             let _ = self.send_outgoing(message, None).await;
         }
+    }
+
+    /// Whether the client sends no more. What it sent before that may be unread.
+    pub(super) fn is_hung_up(&self) -> bool {
+        let mut asked = [PollFd::new(&self.socket, PollFlags::RDHUP)];
+        let told = retry_on_intr(|| poll(&mut asked, Some(&Timespec::default())));
+        let hung_up = PollFlags::RDHUP | PollFlags::HUP | PollFlags::ERR;
+        told.is_ok() && asked[0].revents().intersects(hung_up)
     }
 
     pub(super) fn shut_down(&self) -> io::Result<()> {

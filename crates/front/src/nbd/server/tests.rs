@@ -264,6 +264,18 @@ fn a_long_range_ends_with_its_client() {
     served.end();
 }
 
+/// It has as many requests as it may: nothing more is read of it.
+#[test]
+fn a_long_range_ends_with_a_client_that_is_not_read() {
+    let session = Limits { requests: 1, ..Limits::default() };
+    let served = Served::new(ServerLimits { session, ..ServerLimits::default() });
+    drop(zeroing(&served));
+    let mut other = served.connect();
+    others_go(&served, &mut other);
+    drop(other);
+    served.end();
+}
+
 /// It stays connected, and takes its answers.
 #[test]
 fn a_long_range_ends_when_its_client_breaks_the_protocol() {
