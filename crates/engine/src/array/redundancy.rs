@@ -11,8 +11,6 @@ use super::array_lane::ArrayLane;
 use super::mirror;
 use super::view::{ArrayView, MemberView};
 
-/// Stretches that are told at once.
-const STRETCHES_MAX: usize = 1024;
 /// How often it is looked where the next one begins, at once: a lane must not be held by one who asks about all of a large
 /// array.
 const STEPS_MAX: usize = 256;
@@ -69,10 +67,8 @@ impl ArrayView {
             let (length, redundancy) =
                 (length.min(sectors.end - at), Redundancy { is_single, ..redundancy });
             at += length;
-            let is_full = all.len() == STRETCHES_MAX;
             match all.last_mut() {
                 Some(last) if last.redundancy == redundancy => last.sectors += length,
-                _ if is_full => break,
                 _ => all.push(Stretch { sectors: length, redundancy }),
             }
         }

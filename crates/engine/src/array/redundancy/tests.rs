@@ -158,7 +158,7 @@ fn a_long_answer_has_an_end_and_can_be_gone_on_with() {
     let (mut at, mut asked, mut degraded) = (0, 0, 0);
     while at < 8192 {
         let stretches = view.redundancy(at..8192);
-        assert!(stretches.len() <= STRETCHES_MAX && !stretches.is_empty());
+        assert!(stretches.len() <= STEPS_MAX && !stretches.is_empty());
         at += stretches.iter().map(|it| it.sectors).sum::<u64>();
         degraded +=
             stretches.iter().filter(|it| it.redundancy.degraded).map(|it| it.sectors).sum::<u64>();
