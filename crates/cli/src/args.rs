@@ -166,6 +166,8 @@ pub(crate) enum Verb {
         name: PathBuf,
         /// The device.
         device: PathBuf,
+        /// The text by which it is known for the array's.
+        identity: String,
     },
     /// Has the nbd driver ask for short discards; started by the process that serves the device.
     #[command(name = "__shorten-discards", hide = true)]

@@ -79,7 +79,9 @@ pub(crate) fn run(verb: Verb) -> Outcome {
         Verb::Man => help::man(),
         Verb::Help(args) => help::run(&args),
         Verb::ServingProcess { run_dir, words } => create::serving_process(&run_dir, words),
-        Verb::DeviceOpener { name, device } => Ok(opener::run(name, &device)),
+        Verb::DeviceOpener { name, device, identity } => {
+            Ok(opener::run(name, &device, &identity.into()))
+        }
         Verb::DiscardShortener { device } => Ok(discards::run(&device)),
         Verb::MountGuard { directory, id, link } => Ok(mount_guard::run(directory, id, &link)),
     }

@@ -191,6 +191,11 @@ impl NbdDevice {
     pub fn index(&self) -> Index {
         self.index
     }
+
+    /// Whose it is.
+    pub fn identity(&self) -> &Identity {
+        &self.identity
+    }
 }
 
 impl HostDevice for NbdDevice {
@@ -203,7 +208,7 @@ impl HostDevice for NbdDevice {
     }
 
     fn is_detached(&self) -> bool {
-        self.index.identity().as_ref() != Some(&self.identity)
+        !self.index.is_of(&self.identity)
     }
 }
 

@@ -1,8 +1,11 @@
 //! Which device of the nbd driver it is, and whose.
 
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
+
+use rustix::io::Errno;
 
 use crate::host_device::place_of;
 
@@ -16,6 +19,18 @@ const OURS: &str = "mdspace ";
 /// The text by which a device is known for that of one array or multipath device.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Identity(pub(super) String);
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl From<String> for Identity {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
 
 impl Index {
     /// Of a device's path.
@@ -36,8 +51,18 @@ impl Index {
 
     /// The text that the driver keeps for it; none where it is no device of a process.
     pub(super) fn identity(self) -> Option<Identity> {
-        let text = fs::read_to_string(place_of(&self.path()).join("backend")).ok()?;
-        Some(Identity(text.trim_end_matches('\n').to_owned()))
+        self.told_identity().ok()
+    }
+
+    /// Whether it is that array's. Also where the system does not say: who believes that it is another one's leaves it
+    /// attached. As long as a process has it open its number is no other one's.
+    pub fn is_of(self, identity: &Identity) -> bool {
+        is_told(self.told_identity(), identity)
+    }
+
+    fn told_identity(self) -> io::Result<Identity> {
+        let text = fs::read_to_string(place_of(&self.path()).join("backend"))?;
+        Ok(Identity(text.trim_end_matches('\n').to_owned()))
     }
 
     pub(super) fn number(self) -> io::Result<u64> {
@@ -56,6 +81,15 @@ impl Index {
     /// Tells the kernel such a number.
     pub(super) fn set_system_value(self, name: &str, value: u64) -> io::Result<()> {
         fs::write(place_of(&self.path()).join(name), value.to_string())
+    }
+}
+
+/// Whether what the driver tells is this text. It has none of a device that is attached no more.
+fn is_told(told: io::Result<Identity>, identity: &Identity) -> bool {
+    match told {
+        Ok(told) => told == *identity,
+        Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => false,
+        Err(error) => error.kind() != io::ErrorKind::NotFound,
     }
 }
 

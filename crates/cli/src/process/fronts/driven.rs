@@ -1,5 +1,6 @@
 //! A front that is a device of the host's nbd driver.
 
+use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use mdspace_front::address::{Address, Endpoint};
@@ -90,13 +91,19 @@ impl Driven {
         Ok(())
     }
 
+    /// A process that has it open; none where it is detached: its number may be another device's.
+    fn opener(&self) -> Option<io::Result<Opener>> {
+        let start = || Opener::start(self.device.link_ends(), self.device.device().identity());
+        (!self.device.is_detached()).then(start)
+    }
+
     /// Keeps users from it, by a process that has it open. None where it is detached.
     pub(super) fn claim(&self) -> Result<Option<Claim>, Vec<String>> {
         let users = self.device.users(None);
         if !users.is_empty() {
             return Err(users);
         }
-        let opener = Opener::start(self.device.link_ends());
+        let Some(opener) = self.opener() else { return Ok(None) };
         if self.device.is_detached() {
             return Ok(None);
         }
@@ -120,18 +127,18 @@ impl Driven {
         *self.is_closing.lock().unwrap_or_else(PoisonError::into_inner) = true;
         let lateness = Lateness::new(closing, || self.device.done());
         let take_away = |opener: Opener| opener.take_away(|| lateness.is_late());
-        let start = || Opener::start(self.device.link_ends()).ok();
+        let start = || self.opener()?.ok();
         let end = match claimed.or_else(start).map(take_away) {
-            _ if self.device.is_detached() => End::Written,
+            // Somebody else has taken it away.
+            None if self.device.is_detached() => End::Written,
             None | Some(End::Killed) => start().map_or(End::Killed, take_away),
             Some(end) => end,
         };
         let closed = requests_end(closing, || self.server.close(LOOK_EVERY));
-        let stays = match end {
-            End::Written | End::Unwritten => None,
-            _ if self.device.is_detached() => None,
+        let stays = match self.device.is_detached() {
+            true => None,
             // Nothing waits for this process any more.
-            _ => nbd_device::disconnect(self.device.device().index()).err(),
+            false => nbd_device::disconnect(self.device.device().index()).err(),
         };
         let shown = self.device.describe();
         if let Some(error) = stays {

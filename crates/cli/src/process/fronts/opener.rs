@@ -12,7 +12,7 @@ use std::process::{Child, ExitCode, Stdio};
 use std::time::{Duration, Instant};
 
 use mdspace_front::host_device;
-use mdspace_front::nbd_device::{self, Index};
+use mdspace_front::nbd_device::{self, Identity, Index};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -42,10 +42,10 @@ pub(super) struct Opener {
 }
 
 impl Opener {
-    /// Starts one for a device and its name.
-    pub(super) fn start([name, device]: [PathBuf; 2]) -> io::Result<Self> {
+    /// Starts one for a device and its name. It leaves a device alone that is of another `identity`.
+    pub(super) fn start([name, device]: [PathBuf; 2], identity: &Identity) -> io::Result<Self> {
         let mut command = launch::this_program();
-        command.arg(OPENER_VERB).arg(name).arg(device);
+        command.arg(OPENER_VERB).arg(name).arg(device).arg(identity.to_string());
         command.current_dir("/").process_group(0).env_clear();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
@@ -109,26 +109,30 @@ fn first_byte(child: &mut Child) -> Option<u8> {
 }
 
 /// The second process.
-pub(crate) fn run(name: PathBuf, device: &Path) -> ExitCode {
+pub(crate) fn run(name: PathBuf, device: &Path, identity: &Identity) -> ExitCode {
     // A service manager signals all processes of a service at once. This one may still have work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
+    let index = Index::of(device);
     let claimed = host_device::claim(device);
     let is_alone = claimed.is_ok();
     let opened = match claimed {
         Err(error) if host_device::is_claimed(&error) => File::open(device),
         claimed => claimed,
     };
+    // As long as it is open its number is no other device's.
+    let is_it = index.is_some_and(|index| index.is_of(identity));
+    let opened = opened.ok().filter(|_| is_it);
     let said = match (&opened, is_alone) {
-        (Ok(_), true) => ALONE,
-        (Ok(_), false) => WITH_OTHERS,
-        (Err(_), _) => NOT_AT_ALL,
+        (Some(_), true) => ALONE,
+        (Some(_), false) => WITH_OTHERS,
+        (None, _) => NOT_AT_ALL,
     };
     let told = io::stdout().write_all(&[said]).and_then(|()| io::stdout().flush());
     let mut order = [0];
     let is_told =
         told.is_ok() && io::stdin().read_exact(&mut order).is_ok() && order[0] == TAKE_AWAY;
-    match (is_told, opened, Index::of(device)) {
-        (true, Ok(opened), Some(index)) => {
+    match (is_told, opened, index) {
+        (true, Some(opened), Some(index)) => {
             let link = Link::known(name, device.to_owned());
             take_away(&opened, is_alone, link, || match is_still_told() {
                 true => nbd_device::disconnect(index).map_err(io::Error::other),
@@ -136,6 +140,7 @@ pub(crate) fn run(name: PathBuf, device: &Path) -> ExitCode {
                 false => Err(io::Error::other("who ordered it is gone")),
             })
         }
+        (true, None, _) if is_it => ExitCode::FAILURE,
         // It has gone already.
         _ => ExitCode::SUCCESS,
     }

@@ -22,3 +22,14 @@ fn a_device_belongs_to_one_array_or_multipath_device() {
         assert!(!known[..at].contains(one));
     }
 }
+
+#[test]
+fn a_device_is_its_arrays_unless_the_driver_says_otherwise() {
+    let [own, other] = ["1", "2"].map(Identity::of_array);
+    let unread = |errno: Errno| Err(io::Error::from(errno));
+    assert!(is_told(Ok(own.clone()), &own));
+    assert!(!is_told(Ok(other), &own));
+    assert!(!is_told(unread(Errno::NOENT), &own), "it is attached no more");
+    assert!(!is_told(unread(Errno::NODEV), &own), "it goes just now");
+    assert!(is_told(unread(Errno::MFILE), &own), "nothing is known");
+}
