@@ -12,14 +12,15 @@
 //! A process that serves a device must never wait for that device: when it is killed it would wait for its own answer.
 //! So it never opens it. Who opens it may read from it (a look for partitions), and who closes it last writes to it.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::thread::available_parallelism;
+use std::thread::{self, available_parallelism};
+use std::time::Duration;
 
-use crate::host_device::{HostDevice, place_of};
+use crate::host_device::HostDevice;
 use crate::making::{Held, Making};
+use crate::nbd::Export;
 use crate::nbd::pairs::{ConnectionNumber, PairServer};
 use crate::pieces::PIECE_SECTORS;
 
@@ -30,9 +31,13 @@ mod served_lock;
 
 use driver::Driver;
 pub use index::{Identity, Index};
-use left::{devices, give_up, is_used};
+use left::{devices_of, give_up, is_used};
 pub use left::{is_left, is_served, release_left};
 use served_lock::ServedLock;
+
+/// How often a device is given connections whose old ones the driver has not found dead yet, and after what time.
+const TRIES: usize = 50;
+const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A device that this process serves. It stays when this is dropped: [`disconnect`] takes it away.
 #[derive(Debug)]
@@ -60,6 +65,11 @@ pub enum NbdDeviceError {
     /// Another process attaches one.
     #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
     Held(PathBuf),
+    /// A process serves it that has no lock here.
+    #[error(
+        "{0} is served by a process that is not seen here, as of another container: close its front there"
+    )]
+    Served(PathBuf),
     /// A crash left one that is not what it would be now.
     #[error(
         "{0} was left by a crash, is in use, and has another size, other blocks or another right to write: unmount it first"
@@ -78,6 +88,9 @@ pub enum NbdDeviceError {
 impl NbdDevice {
     /// Gives the array's device connections to `server`: that which a crash left, or a new one. `folder` has the locks of
     /// all processes that serve devices. True: there was one.
+    ///
+    /// Devices of other arrays stay as they are, for nobody sees all that uses them. So does one of this array that is
+    /// left for a moment's lack: with a new one beside it, it would be written over later by what it holds back.
     pub fn attach(
         identity: Identity,
         server: &PairServer,
@@ -86,23 +99,25 @@ impl NbdDevice {
         let driver = Driver::find()?;
         let _making =
             Making::begin(&folder.join("lock")).map_err(|Held(at)| NbdDeviceError::Held(at))?;
-        for (index, known) in devices() {
-            let taken = match known == identity {
-                true => ServedLock::take_patiently(index, folder)?,
-                false => ServedLock::take(index, folder)?,
-            };
-            let Some(lock) = taken else { continue };
-            if known == identity {
-                match Self::take_over(&driver, index, &identity, server, lock) {
-                    Ok(device) => return Ok((device, true)),
-                    Err(NbdDeviceError::System(error)) => {
-                        tracing::warn!(%error, "{} was left by a crash, and is of no more use", index.path().display());
-                    }
-                    Err(error) => return Err(error),
-                }
+        let mut unfit = Vec::new();
+        for index in devices_of(&identity) {
+            let Some(lock) = ServedLock::take_patiently(index, folder)? else { continue };
+            if !fits(index, server.export()) {
+                unfit.push((index, lock));
+                continue;
             }
-            give_up(&driver, index, &known);
+            match Self::take_over(&driver, index, &identity, server, lock) {
+                Ok(device) => return Ok((device, true)),
+                Err(NbdDeviceError::System(error)) if is_over(&error) => {
+                    tracing::warn!(%error, "{} was left by a crash, and is disconnected", index.path().display());
+                }
+                Err(error) => return Err(error),
+            }
         }
+        if let Some((index, _)) = unfit.iter().find(|(index, _)| is_used(*index)) {
+            return Err(NbdDeviceError::Differs(index.path()));
+        }
+        unfit.iter().for_each(|(index, _)| give_up(&driver, *index, &identity));
         Ok((Self::new(&driver, identity, server, folder)?, false))
     }
 
@@ -127,7 +142,7 @@ impl NbdDevice {
         })
     }
 
-    /// A device that was left.
+    /// A device that was left, of the export's size, blocks and right to write.
     fn take_over(
         driver: &Driver,
         index: Index,
@@ -135,26 +150,34 @@ impl NbdDevice {
         server: &PairServer,
         lock: ServedLock,
     ) -> Result<Self, NbdDeviceError> {
-        let export = server.export();
-        let block_bytes = index.system_value("queue/logical_block_size");
-        let is_it = index.system_value("size") == Some(export.size_bytes / 512)
-            && block_bytes == Some(export.block_sizes.minimum().into())
-            && index.system_value("ro") == Some(export.read_only.into());
-        if !is_it && is_used(index) {
-            return Err(NbdDeviceError::Differs(index.path()));
-        }
-        if !is_it {
-            return Err(io::Error::other(
-                "it has another size, other blocks or another right to write",
-            )
-            .into());
-        }
-        // It has as many connections as it had; the driver has a queue for each.
-        let queues = fs::read_dir(place_of(&index.path()).join("mq")).map_or(1, Iterator::count);
-        let device = Self::served(index, identity.clone(), queues.max(1), lock)?;
-        let sockets = connect_all(server, device.connections)?;
-        driver.give(index, identity, &sockets)?;
+        let device = Self::served(index, identity.clone(), index.connections(), lock)?;
+        device.fill(driver, server)?;
         Ok(device)
+    }
+
+    /// Gives it connections. The driver takes none where all that it has are alive.
+    fn fill(&self, driver: &Driver, server: &PairServer) -> Result<(), NbdDeviceError> {
+        for _ in 0..TRIES {
+            self.give(driver, server, &self.cut_off(server))?;
+            if self.cut_off(server).is_empty() {
+                return Ok(());
+            }
+            thread::sleep(TRY_EVERY);
+        }
+        match self.cut_off(server).len() < self.connections {
+            true => Ok(()),
+            false => Err(NbdDeviceError::Served(self.path.clone())),
+        }
+    }
+
+    fn give(
+        &self,
+        driver: &Driver,
+        server: &PairServer,
+        numbers: &[ConnectionNumber],
+    ) -> io::Result<()> {
+        let sockets = numbers.iter().map(|number| server.connect(*number));
+        driver.give(self.index, &self.identity, &sockets.collect::<io::Result<Vec<_>>>()?)
     }
 
     fn served(
@@ -181,10 +204,7 @@ impl NbdDevice {
         // What is written to make room in memory may wait for this very thread: none of its own allocations may wait
         // for that in turn.
         let _ = rustix::process::configure_io_flusher_behavior(true);
-        let driver = Driver::find()?;
-        let sockets = cut_off.iter().map(|number| server.connect(*number));
-        let sockets = sockets.collect::<io::Result<Vec<_>>>()?;
-        Ok(driver.give(self.index, &self.identity, &sockets)?)
+        Ok(self.give(&Driver::find()?, server, cut_off)?)
     }
 
     /// N of `/dev/nbdN`.
@@ -210,6 +230,19 @@ impl HostDevice for NbdDevice {
     fn is_detached(&self) -> bool {
         !self.index.is_of(&self.identity)
     }
+}
+
+/// Whether a device is what this export would be.
+fn fits(index: Index, export: &Export) -> bool {
+    let block_bytes = index.system_value("queue/logical_block_size");
+    index.system_value("size") == Some(export.size_bytes / 512)
+        && block_bytes == Some(export.block_sizes.minimum().into())
+        && index.system_value("ro") == Some(export.read_only.into())
+}
+
+/// Whether the driver refuses connections since the device has been disconnected: it never gets any again.
+fn is_over(refusal: &io::Error) -> bool {
+    refusal.kind() == io::ErrorKind::InvalidInput
 }
 
 fn connect_all(server: &PairServer, count: usize) -> io::Result<Vec<OwnedFd>> {

@@ -73,6 +73,11 @@ impl Index {
         number.ok_or_else(|| io::Error::other(format!("{} has no number", self.path().display())))
     }
 
+    /// How many connections a device has: as many as it got first. The driver has a queue for each.
+    pub(super) fn connections(self) -> usize {
+        fs::read_dir(place_of(&self.path()).join("mq")).map_or(1, Iterator::count).max(1)
+    }
+
     /// A number that the kernel tells of it.
     pub(super) fn system_value(self, name: &str) -> Option<u64> {
         fs::read_to_string(place_of(&self.path()).join(name)).ok()?.trim().parse().ok()

@@ -27,39 +27,42 @@ pub fn is_served(device: &Path, folder: &Path) -> bool {
     is_ours && matches!(ServedLock::take(index, folder), Ok(None))
 }
 
-/// Devices of ours, by the driver's text.
-pub(super) fn devices() -> Vec<(Index, Identity)> {
+/// Devices of an array, by the driver's text.
+pub(super) fn devices_of(identity: &Identity) -> Vec<Index> {
     let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
     let indices = all.filter_map(|entry| Index::of(Path::new(&entry.file_name())));
-    let known = indices.filter_map(|index| Some((index, index.identity()?)));
-    let mut ours: Vec<_> = known.filter(|(_, identity)| identity.is_ours()).collect();
-    ours.sort_by_key(|(index, _)| *index);
-    ours
+    let mut known: Vec<Index> = indices.filter(|index| index.is_of(identity)).collect();
+    known.sort();
+    known
 }
 
 /// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
 pub fn release_left(identity: &Identity, folder: &Path) -> Vec<PathBuf> {
-    let left = devices().into_iter().filter(|(_, known)| known == identity);
     let Ok(driver) = Driver::find() else { return Vec::new() };
-    let is_left = |index| matches!(ServedLock::take(index, folder), Ok(Some(_)));
-    let left: Vec<Index> = left.map(|(index, _)| index).filter(|index| is_left(*index)).collect();
+    let is_left = |index: &Index| matches!(ServedLock::take(*index, folder), Ok(Some(_)));
+    let left: Vec<Index> = devices_of(identity).into_iter().filter(is_left).collect();
     left.iter().for_each(|index| give_up(&driver, *index, identity));
-    left.into_iter()
-        .filter(|index| index.identity().as_ref() == Some(identity))
-        .map(Index::path)
-        .collect()
+    left.into_iter().filter(|index| index.is_of(identity)).map(Index::path).collect()
 }
 
-/// Whether all connections of a device are alive. One of another container shows nothing else: neither its process nor
+/// Whether a connection of a device is alive. One of another container shows nothing else: neither its process nor
 /// the lock. A request that the driver sends here meanwhile it sends again elsewhere.
 fn is_alive(driver: &Driver, index: Index, identity: &Identity) -> io::Result<bool> {
-    let (ours, theirs) = UnixStream::pair()?;
-    let theirs = [OwnedFd::from(theirs)];
+    let pairs = (0..index.connections()).map(|_| UnixStream::pair());
+    let (ours, theirs): (Vec<UnixStream>, Vec<OwnedFd>) = pairs
+        .map(|pair| pair.map(|(ours, theirs)| (ours, theirs.into())))
+        .collect::<io::Result<Vec<_>>>()?
+        .into_iter()
+        .unzip();
+    ours.iter().try_for_each(|ours| ours.set_nonblocking(true))?;
     driver.give(index, identity, &theirs)?;
     drop(theirs);
-    // It has an end where the driver did not take the other one.
-    ours.set_nonblocking(true)?;
-    Ok((&ours).read(&mut [0]).is_ok_and(|bytes| bytes == 0))
+    Ok(ours.iter().any(has_ended))
+}
+
+/// Whether the other end is closed: the driver did not take it, since it has one that is alive.
+fn has_ended(mut ours: &UnixStream) -> bool {
+    ours.read(&mut [0]).is_ok_and(|bytes| bytes == 0)
 }
 
 /// Ends a device that a crash left, unless it is in use: its array may come back.
@@ -71,8 +74,14 @@ pub(super) fn give_up(driver: &Driver, index: Index, identity: &Identity) {
             "{device} was left by a crash, and is in use: start its array, or unmount it"
         );
     }
-    if is_alive(driver, index, identity).unwrap_or(false) {
-        return tracing::warn!("{device} is served by a process that is not seen here");
+    match is_alive(driver, index, identity) {
+        Ok(false) => {}
+        Ok(true) => {
+            return tracing::warn!("{device} is served by a process that is not seen here");
+        }
+        Err(error) => {
+            return tracing::warn!(%error, "{device} was left by a crash, and stays");
+        }
     }
     match driver.disconnect(index) {
         Ok(()) => tracing::warn!("{device} was left by a crash, and is disconnected"),
@@ -106,3 +115,6 @@ impl HostDevice for Left {
         false
     }
 }
+
+#[cfg(test)]
+mod tests;
