@@ -168,6 +168,9 @@ fn nbd() -> Finding {
         Err(NbdDeviceError::NoDriver) => {
             lacking("nbd", "the kernel's nbd driver is not loaded".into(), "modprobe nbd", false)
         }
+        Err(error @ NbdDeviceError::NoNode(_)) => {
+            lacking("nbd", error.to_string(), "give the container the host's /dev", false)
+        }
         Err(error) => lacking("nbd", error.to_string(), "run as root", false),
     }
 }

@@ -12,11 +12,15 @@
 //! A process that serves a device must never wait for that device: when it is killed it would wait for its own answer.
 //! So it never opens it. Who opens it may read from it (a look for partitions), and who closes it last writes to it.
 
+use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
+
+use rustix::thread::{CapabilitySet, capabilities};
 
 use crate::host_device::HostDevice;
 use crate::making::{Held, Making};
@@ -30,8 +34,9 @@ mod left;
 mod served_lock;
 
 use driver::Driver;
+use index::is_node;
 pub use index::{Identity, Index};
-use left::{devices_of, give_up, is_used};
+use left::{devices_of, give_up, indices, is_used};
 pub use left::{is_left, is_served, release_left};
 use served_lock::ServedLock;
 
@@ -47,7 +52,7 @@ pub struct NbdDevice {
     number: u64,
     identity: Identity,
     connections: usize,
-    _lock: ServedLock,
+    lock: Mutex<Option<ServedLock>>,
 }
 
 /// Why there is no device.
@@ -60,8 +65,13 @@ pub enum NbdDeviceError {
     #[error("the kernel's nbd driver cannot be asked: {0}")]
     Ask(io::Error),
     /// Not root.
-    #[error("only root has devices of the nbd driver")]
+    #[error("only the host's root with CAP_SYS_ADMIN has devices of the nbd driver")]
     NotRoot,
+    /// Nobody here could open one.
+    #[error(
+        "there is no {0} for this process, as in a container with a /dev of its own: serve it with loop, or over NBD"
+    )]
+    NoNode(PathBuf),
     /// Another process attaches one.
     #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
     Held(PathBuf),
@@ -135,10 +145,10 @@ impl NbdDevice {
         let lock = ServedLock::take_patiently(index, folder).and_then(|lock| {
             lock.ok_or_else(|| io::Error::other("another process has the lock of the device"))
         });
-        let made = lock.and_then(|lock| Self::served(index, identity, connections, lock));
-        made.map_err(|error| {
+        let made = lock.map_err(NbdDeviceError::System);
+        let made = made.and_then(|lock| Self::served(index, identity, connections, lock));
+        made.inspect_err(|_| {
             let _ = driver.disconnect(index);
-            error.into()
         })
     }
 
@@ -185,9 +195,18 @@ impl NbdDevice {
         identity: Identity,
         connections: usize,
         lock: ServedLock,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, NbdDeviceError> {
         let (path, number) = (index.path(), index.number()?);
-        Ok(Self { index, path, number, identity, connections, _lock: lock })
+        if !is_node(&path, number) {
+            return Err(NbdDeviceError::NoNode(path));
+        }
+        let lock = Mutex::new(Some(lock));
+        Ok(Self { index, path, number, identity, connections, lock })
+    }
+
+    /// Somebody else has taken it away: its number may be that of another array's device from now on.
+    pub fn give_number_free(&self) {
+        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
     /// Its connections that the driver has cut off.
@@ -249,21 +268,34 @@ fn connect_all(server: &PairServer, count: usize) -> io::Result<Vec<OwnedFd>> {
     (0..count).map(|number| server.connect(ConnectionNumber(number))).collect()
 }
 
-/// Whether the driver is there and would be asked by this user. It is not loaded for that.
+/// Whether the driver is there, takes orders of this process, and its devices can be opened. It is not loaded for that.
 pub fn is_loaded() -> Result<(), NbdDeviceError> {
     match Path::new("/sys/module/nbd").exists() {
         false => Err(NbdDeviceError::NoDriver),
-        true if !rustix::process::geteuid().is_root() => Err(NbdDeviceError::NotRoot),
-        true => Ok(()),
+        true => load(),
     }
+}
+
+/// Whether the driver does what this process says. It would log a question.
+fn may_give_orders() -> io::Result<bool> {
+    /// `PROC_USER_INIT_INO`, of `include/linux/proc_ns.h`: the host's own. A kernel without user namespaces has no such
+    /// file.
+    const HOST: &str = "user:[4026531837]";
+    let is_host = fs::read_link("/proc/self/ns/user").map_or(true, |own| own == Path::new(HOST));
+    Ok(is_host && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN))
 }
 
 /// The same, and has the kernel load it.
 pub fn load() -> Result<(), NbdDeviceError> {
-    if !rustix::process::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() || !may_give_orders()? {
         return Err(NbdDeviceError::NotRoot);
     }
-    Driver::find().map(drop)
+    Driver::find()?;
+    // One alone may be about to get its node.
+    match indices().next() {
+        Some(index) if !indices().any(Index::has_node) => Err(NbdDeviceError::NoNode(index.path())),
+        _ => Ok(()),
+    }
 }
 
 /// Has the driver ask for discards of one piece each at most: many longer ones would outlast the half minute after which it

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::fs;
 use std::io;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
@@ -78,6 +79,11 @@ impl Index {
         fs::read_dir(place_of(&self.path()).join("mq")).map_or(1, Iterator::count).max(1)
     }
 
+    /// Whether this process finds it under its path.
+    pub(super) fn has_node(self) -> bool {
+        self.number().is_ok_and(|number| is_node(&self.path(), number))
+    }
+
     /// A number that the kernel tells of it.
     pub(super) fn system_value(self, name: &str) -> Option<u64> {
         fs::read_to_string(place_of(&self.path()).join(name)).ok()?.trim().parse().ok()
@@ -87,6 +93,12 @@ impl Index {
     pub(super) fn set_system_value(self, name: &str, value: u64) -> io::Result<()> {
         fs::write(place_of(&self.path()).join(name), value.to_string())
     }
+}
+
+/// Whether a block device of this number is there.
+pub(super) fn is_node(path: &Path, number: u64) -> bool {
+    fs::metadata(path)
+        .is_ok_and(|found| found.file_type().is_block_device() && found.rdev() == number)
 }
 
 /// Whether what the driver tells is this text. It has none of a device that is attached no more.

@@ -29,11 +29,15 @@ pub fn is_served(device: &Path, folder: &Path) -> bool {
 
 /// Devices of an array, by the driver's text.
 pub(super) fn devices_of(identity: &Identity) -> Vec<Index> {
-    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let indices = all.filter_map(|entry| Index::of(Path::new(&entry.file_name())));
-    let mut known: Vec<Index> = indices.filter(|index| index.is_of(identity)).collect();
+    let mut known: Vec<Index> = indices().filter(|index| index.is_of(identity)).collect();
     known.sort();
     known
+}
+
+/// All that the driver has, whosever they are.
+pub(super) fn indices() -> impl Iterator<Item = Index> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    all.filter_map(|entry| Index::of(Path::new(&entry.file_name())))
 }
 
 /// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.

@@ -33,3 +33,10 @@ fn a_device_is_its_arrays_unless_the_driver_says_otherwise() {
     assert!(!is_told(unread(Errno::NODEV), &own), "it goes just now");
     assert!(is_told(unread(Errno::MFILE), &own), "nothing is known");
 }
+
+#[test]
+fn what_has_another_number_is_not_the_device() {
+    let folder = tempfile::tempdir().expect("a folder");
+    assert!(!is_node(&folder.path().join("nbd0"), 0));
+    assert!(!is_node(folder.path(), 0));
+}
