@@ -139,8 +139,10 @@ pub(super) trait Served: Send + Sync + 'static {
     /// device for long. Gives lines for the user: what was not answered.
     fn stop_served(&self, force: bool) -> Vec<String>;
 
-    /// Stops what it serves because its start has failed, and gives its name free.
+    /// Stops what it serves because its start has failed, and gives its name free. What a crash left waits for the next
+    /// start.
     fn end_early(&self, lock: &NameLock) -> Result<(), Failure> {
+        self.fronts().leave_devices();
         let stopped = self.stop(true);
         self.ending().leave_name(lock);
         stopped.map(drop)

@@ -111,9 +111,11 @@ impl Fronts {
             // The stop that came meanwhile waits for this.
             let closing = self.closings.begin();
             drop(list);
-            front
-                .close(Unused::default(), &closing)
-                .unwrap_or_else(|note| tracing::warn!("{note}"));
+            let closed = match front.went_on() {
+                Some(driven) => driven.leave(&closing),
+                None => front.close(Unused::default(), &closing),
+            };
+            closed.unwrap_or_else(|note| tracing::warn!("{note}"));
             return Err(stopping(name));
         }
         list.push(front);
@@ -192,6 +194,17 @@ impl Fronts {
         drop(closing);
         self.closings.wait();
         Ok(notes)
+    }
+
+    /// Closes the fronts that go on with what a crash left, and lets that wait again.
+    pub(super) fn leave_devices(&self) {
+        let mut list = self.list();
+        let closing = self.closings.begin();
+        let left: Vec<Front> = list.extract_if(.., |front| front.went_on().is_some()).collect();
+        drop(list);
+        for driven in left.iter().filter_map(Front::went_on) {
+            driven.leave(&closing).unwrap_or_else(|note| tracing::warn!("{note}"));
+        }
     }
 
     /// Makes sockets anew whose files were deleted, and connections that the kernel has cut off; gives the addresses of

@@ -302,3 +302,71 @@ fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_
     "#;
     Guest::new().share(images.folder()).limit_s(600).succeed(script);
 }
+
+/// A device of the nbd driver waits until its own array's start goes on with it, also one that fails; a number that
+/// somebody else has by now is theirs.
+#[test]
+fn a_device_of_the_nbd_driver_is_taken_away_by_its_own_array_alone() {
+    let images = Images::new();
+    images.sparse("m", 4, 34 * MIB);
+    images.sparse("x", 1, 16 * MIB);
+    let script = r#"
+        modprobe nbd
+        mkdir /run/mnt
+        shape=(--level=1 --raid-devices=2 --size=32M --assume-clean --run --force)
+        a() { mdspace "$1" a "${@:2}" --serve=nbd-device $SHARE/m{0,1}; }
+        kill_a() {
+          local first=$(mdspace detail a | sed -n 's/.*Served by : process \([0-9]*\).*/\1/p')
+          kill -9 $first
+          while [ -e /proc/$first/exe ]; do pause; done
+        }
+        known() { [ "$(cat /sys/block/nbd0/backend)" = "$identity" ]; }
+
+        # Somebody takes it away, and another program has its number.
+        quietly a create "${shape[@]}"
+        [ "$(readlink /dev/mdspace/a)" = /dev/nbd0 ]
+        quietly qemu-nbd --disconnect /dev/nbd0
+        while [ -e /sys/block/nbd0/backend ]; do pause; done
+        qemu-nbd --format=raw --connect=/dev/nbd0 $SHARE/x0 &
+        until [ "$(cat /sys/block/nbd0/size)" = 32768 ]; do pause; done
+        quietly mdspace unserve a nbd-device
+        quietly mdspace stop a
+        [ "$(cat /sys/block/nbd0/size)" = 32768 ] || { echo "another program's device is gone"; exit 1; }
+        quietly qemu-nbd --disconnect /dev/nbd0
+        wait
+
+        # Another array takes no device away that waits, and whose user shows nowhere.
+        quietly a assemble
+        identity=$(cat /sys/block/nbd0/backend)
+        quietly mkfs.ext4 /dev/mdspace/a
+        user=$(losetup --find --show /dev/nbd0)
+        kill_a
+        quietly mdspace create b "${shape[@]}" --serve=nbd-device $SHARE/m{2,3}
+        known
+        quietly mdspace stop b
+        quietly a assemble
+        known
+        losetup --detach $user
+
+        # Nor does a start that fails.
+        echo 2000 >/sys/block/nbd0/queue/io_timeout
+        mount /dev/mdspace/a /run/mnt
+        echo written >/run/mnt/file
+        kill_a
+        rm -f $MDSPACE_RUN_DIR/a.sock
+        mkdir -p $MDSPACE_RUN_DIR/a.sock/in-the-way
+        status=0; a assemble >/dev/null 2>&1 || status=$?
+        [ $status = 1 ] || { echo "a start without its socket: $status"; exit 1; }
+        known
+        rm -r $MDSPACE_RUN_DIR/a.sock
+        quietly a assemble
+        sync -f /run/mnt/file
+        umount /run/mnt
+        mount /dev/mdspace/a /run/mnt
+        [ "$(cat /run/mnt/file)" = written ]
+        umount /run/mnt
+        quietly mdspace stop a
+        [ ! -e /sys/block/nbd0/backend ] || { echo "/dev/nbd0 stays"; exit 1; }
+    "#;
+    Guest::new().share(images.folder()).limit_s(300).succeed(script);
+}

@@ -1,7 +1,8 @@
 //! A front that is a device of the host's nbd driver.
 
 use std::io;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_front::address::{Address, Endpoint};
 use mdspace_front::host_device::HostDevice;
@@ -24,8 +25,10 @@ pub(super) struct Driven {
     address: Address,
     device: BlockDevice<NbdDevice>,
     server: PairServer,
+    /// A crash left the device.
+    was_left: bool,
     /// It is being closed: its connections are made anew no more.
-    is_closing: Mutex<bool>,
+    is_closing: AtomicBool,
 }
 
 impl Driven {
@@ -58,7 +61,8 @@ impl Driven {
         if was_left {
             note.push_str("; what a crash left of it goes on");
         }
-        Ok((Arc::new(Self { address, device, server, is_closing: Mutex::new(false) }), note))
+        let is_closing = AtomicBool::new(false);
+        Ok((Arc::new(Self { address, device, server, was_left, is_closing }), note))
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -69,10 +73,15 @@ impl Driven {
         &self.device
     }
 
-    /// Makes connections anew that the driver has cut off.
+    /// Whether a crash left the device, and this goes on with it.
+    pub(super) fn was_left(&self) -> bool {
+        self.was_left
+    }
+
+    /// Makes connections anew that the driver has cut off. A close that comes meanwhile does not wait for that: the
+    /// server takes no more then.
     pub(super) fn keep(&self) -> Result<(), String> {
-        let is_closing = self.is_closing.lock().unwrap_or_else(PoisonError::into_inner);
-        if *is_closing {
+        if self.is_closing.load(Ordering::Acquire) {
             return Ok(());
         }
         let cut_off = self.device.device().cut_off(&self.server);
@@ -81,6 +90,8 @@ impl Driven {
         }
         let shown = self.device.describe();
         if self.device.is_detached() {
+            // Its number may be another array's now.
+            self.device.device().give_number_free();
             return Err(format!(
                 "the kernel has given up {shown}: close that front with `mdspace unserve`, and open it again"
             ));
@@ -110,11 +121,17 @@ impl Driven {
         let shown = self.device.describe();
         match opener {
             Ok(opener) if opener.is_alone() => Ok(Some(Claim::Process(opener))),
-            Ok(opener) if opener.finds_nothing() => Ok(None),
+            Ok(opener) if opener.finds_nothing() => Err(vec![format!("{shown} cannot be opened")]),
             Ok(opener) if opener.is_beside_others() => Err(vec![self.device.in_use()]),
             Ok(_) => Err(vec![format!("{shown} does not answer")]),
             Err(error) => Err(vec![format!("no process can look who uses {shown}: {error}")]),
         }
+    }
+
+    /// Ends its connections, and lets the device wait for the next process, as after a crash.
+    pub(super) fn leave(&self, closing: &Closing<'_>) -> Result<(), String> {
+        self.is_closing.store(true, Ordering::Release);
+        requests_end(closing, || self.server.close(LOOK_EVERY))
     }
 
     /// Takes the device away. What the kernel holds back of it is written first, by a process that has claimed it or by
@@ -124,7 +141,7 @@ impl Driven {
         claimed: Option<Opener>,
         closing: &Closing<'_>,
     ) -> Result<(), String> {
-        *self.is_closing.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.is_closing.store(true, Ordering::Release);
         let lateness = Lateness::new(closing, || self.device.done());
         let take_away = |opener: Opener| opener.take_away(|| lateness.is_late());
         let start = || self.opener()?.ok();

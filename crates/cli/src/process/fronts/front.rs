@@ -341,6 +341,14 @@ impl Front {
         }
     }
 
+    /// Its device, if a crash left that, and it goes on with it.
+    pub(super) fn went_on(&self) -> Option<&Driven> {
+        match self {
+            Self::Driven(driven) if driven.was_left() => Some(driven),
+            _ => None,
+        }
+    }
+
     /// Whether it takes clients until it is closed.
     pub(super) fn listens(&self) -> bool {
         matches!(self, Self::Nbd(_) | Self::VhostUser(_))
