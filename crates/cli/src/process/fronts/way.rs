@@ -5,6 +5,8 @@ use std::fs::OpenOptions;
 
 use mdspace_front::address::Endpoint;
 use mdspace_front::nbd_device;
+use rustix::process::geteuid;
+use rustix::thread::{CapabilitySet, capabilities};
 
 /// What a block device is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,7 +56,15 @@ fn best(
     }
 }
 
+fn may_mount() -> bool {
+    capabilities(None).is_ok_and(|own| own.effective.contains(CapabilitySet::SYS_ADMIN))
+}
+
 fn has_loop_devices() -> Result<(), String> {
+    // The file below is mounted. Who is not root has a program of root do that.
+    if geteuid().is_root() && !may_mount() {
+        return Err("a loop device needs root with CAP_SYS_ADMIN".into());
+    }
     let control = "/dev/loop-control";
     let opened = OpenOptions::new().read(true).write(true).open(control);
     opened.map(drop).map_err(|error| {
