@@ -15,7 +15,7 @@ use super::closing::Closing;
 use super::discards;
 use super::front::{Claim, LOOK_EVERY, Lateness, requests_end};
 use super::mount_guard::End;
-use super::opener::Opener;
+use super::opener::{Opener, Openers};
 use super::way::Way;
 use crate::args::ArrayName;
 use crate::failure::Failure;
@@ -25,6 +25,7 @@ pub(super) struct Driven {
     address: Address,
     device: BlockDevice<NbdDevice>,
     server: PairServer,
+    openers: Openers,
     /// A crash left the device.
     was_left: bool,
     /// It is being closed: its connections are made anew no more.
@@ -62,7 +63,8 @@ impl Driven {
             note.push_str("; what a crash left of it goes on");
         }
         let is_closing = AtomicBool::new(false);
-        Ok((Arc::new(Self { address, device, server, was_left, is_closing }), note))
+        let openers = Openers::default();
+        Ok((Arc::new(Self { address, device, server, openers, was_left, is_closing }), note))
     }
 
     pub(super) fn address(&self) -> &Address {
@@ -104,7 +106,8 @@ impl Driven {
 
     /// A process that has it open; none where it is detached: its number may be another device's.
     fn opener(&self) -> Option<io::Result<Opener>> {
-        let start = || Opener::start(self.device.link_ends(), self.device.device().identity());
+        let identity = self.device.device().identity();
+        let start = || Opener::start(self.device.link_ends(), identity, &self.openers);
         (!self.device.is_detached()).then(start)
     }
 
@@ -113,6 +116,9 @@ impl Driven {
         let users = self.device.users(None);
         if !users.is_empty() {
             return Err(users);
+        }
+        if self.openers.are_under_way() {
+            return Err(vec![format!("{} does not answer", self.device.describe())]);
         }
         let Some(opener) = self.opener() else { return Ok(None) };
         if self.device.is_detached() {

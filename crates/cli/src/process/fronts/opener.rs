@@ -9,6 +9,8 @@ use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
+use std::sync::Arc;
+use std::thread;
 use std::time::{Duration, Instant};
 
 use mdspace_front::host_device;
@@ -39,18 +41,34 @@ const TAKE_AWAY: u8 = b't';
 pub(super) struct Opener {
     child: Option<Child>,
     said: Option<u8>,
+    turn: Arc<()>,
+}
+
+/// Counts the processes of a device that have not ended.
+#[derive(Default)]
+pub(super) struct Openers(Arc<()>);
+
+impl Openers {
+    /// Whether one has not ended: a device that does not answer is not asked again.
+    pub(super) fn are_under_way(&self) -> bool {
+        Arc::strong_count(&self.0) > 1
+    }
 }
 
 impl Opener {
     /// Starts one for a device and its name. It leaves a device alone that is of another `identity`.
-    pub(super) fn start([name, device]: [PathBuf; 2], identity: &Identity) -> io::Result<Self> {
+    pub(super) fn start(
+        [name, device]: [PathBuf; 2],
+        identity: &Identity,
+        openers: &Openers,
+    ) -> io::Result<Self> {
         let mut command = launch::this_program();
         command.arg(OPENER_VERB).arg(name).arg(device).arg(identity.to_string());
         command.current_dir("/").process_group(0).env_clear();
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let said = first_byte(&mut child);
-        Ok(Self { child: Some(child), said })
+        Ok(Self { child: Some(child), said, turn: openers.0.clone() })
     }
 
     /// Whether nobody else has claimed the device, nor can.
@@ -74,9 +92,24 @@ impl Opener {
         // The pipe stays open: its end says that this process is gone.
         let Some(mut pipe) = child.stdin.take() else { return End::Killed };
         match pipe.write_all(&[TAKE_AWAY]) {
-            Ok(()) => mount_guard::wait(&mut child, is_late),
+            Ok(()) => {
+                let end = mount_guard::wait(&mut child, is_late);
+                reap_later(child, self.turn.clone());
+                end
+            }
             Err(_) => End::Killed,
         }
+    }
+}
+
+/// Waits, on a thread of its own, for a process whose device may not answer.
+fn reap_later(mut child: Child, turn: Arc<()>) {
+    if matches!(child.try_wait(), Ok(None)) {
+        // Without a thread it stays until this process ends.
+        drop(thread::Builder::new().name("reaper".into()).spawn(move || {
+            drop(child.wait());
+            drop(turn);
+        }));
     }
 }
 
@@ -87,6 +120,7 @@ impl Drop for Opener {
         // Who looks for users of the device finds it no more then.
         let begin = Instant::now();
         mount_guard::wait(&mut child, || begin.elapsed() >= PATIENCE);
+        reap_later(child, self.turn.clone());
     }
 }
 
@@ -145,3 +179,6 @@ pub(crate) fn run(name: PathBuf, device: &Path, identity: &Identity) -> ExitCode
         _ => ExitCode::SUCCESS,
     }
 }
+
+#[cfg(test)]
+mod tests;
