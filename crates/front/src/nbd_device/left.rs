@@ -97,7 +97,17 @@ pub(super) fn give_up(driver: &Driver, index: Index, identity: &Identity) {
 pub(super) fn is_used(index: Index) -> bool {
     let Ok(number) = index.number() else { return true };
     let left = Left { path: index.path(), number };
-    !left.users(None).is_empty() || is_mounted_anywhere(number)
+    !left.users(None).is_empty()
+        || is_mounted_anywhere(number)
+        || files_of_loop_devices().any(|file| Index::of_disk(&file) == Some(index))
+}
+
+/// What loop devices are attached to, as the kernel names it.
+fn files_of_loop_devices() -> impl Iterator<Item = PathBuf> {
+    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    let told =
+        all.filter_map(|entry| fs::read_to_string(entry.path().join("loop/backing_file")).ok());
+    told.map(|file| PathBuf::from(file.trim_end_matches('\n')))
 }
 
 /// A device that no process serves.
