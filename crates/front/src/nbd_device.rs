@@ -41,7 +41,7 @@ pub use left::{is_left, is_served, release_left};
 use served_lock::ServedLock;
 
 /// How often a device is given connections whose old ones the driver has not found dead yet, and after what time.
-const TRIES: usize = 50;
+const TRIES: usize = 200;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
 /// A device that this process serves. It stays when this is dropped: [`disconnect`] takes it away.
@@ -110,7 +110,7 @@ impl NbdDevice {
         let _making =
             Making::begin(&folder.join("lock")).map_err(|Held(at)| NbdDeviceError::Held(at))?;
         let mut unfit = Vec::new();
-        for index in devices_of(&identity) {
+        for index in devices_of(&identity)? {
             let Some(lock) = ServedLock::take_patiently(index, folder)? else { continue };
             if !fits(index, server.export()) {
                 unfit.push((index, lock));
@@ -165,7 +165,7 @@ impl NbdDevice {
         Ok(device)
     }
 
-    /// Gives it connections. The driver takes none where all that it has are alive.
+    /// Gives it connections. The driver takes none in place of one that is alive: two processes never serve a device.
     fn fill(&self, driver: &Driver, server: &PairServer) -> Result<(), NbdDeviceError> {
         for _ in 0..TRIES {
             self.give(driver, server, &self.cut_off(server))?;
@@ -174,10 +174,7 @@ impl NbdDevice {
             }
             thread::sleep(TRY_EVERY);
         }
-        match self.cut_off(server).len() < self.connections {
-            true => Ok(()),
-            false => Err(NbdDeviceError::Served(self.path.clone())),
-        }
+        Err(NbdDeviceError::Served(self.path.clone()))
     }
 
     fn give(
@@ -292,8 +289,11 @@ pub fn load() -> Result<(), NbdDeviceError> {
     }
     Driver::find()?;
     // One alone may be about to get its node.
-    match indices().next() {
-        Some(index) if !indices().any(Index::has_node) => Err(NbdDeviceError::NoNode(index.path())),
+    let known = indices()?;
+    match known.first() {
+        Some(index) if !known.iter().any(|index| index.has_node()) => {
+            Err(NbdDeviceError::NoNode(index.path()))
+        }
         _ => Ok(()),
     }
 }

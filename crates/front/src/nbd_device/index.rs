@@ -58,6 +58,11 @@ impl Index {
     /// Whether it is that array's. Also where the system does not say: who believes that it is another one's leaves it
     /// attached. As long as a process has it open its number is no other one's.
     pub fn is_of(self, identity: &Identity) -> bool {
+        self.is_known_of(identity).unwrap_or(true)
+    }
+
+    /// The same, where the system says.
+    pub(super) fn is_known_of(self, identity: &Identity) -> io::Result<bool> {
         is_told(self.told_identity(), identity)
     }
 
@@ -102,11 +107,12 @@ pub(super) fn is_node(path: &Path, number: u64) -> bool {
 }
 
 /// Whether what the driver tells is this text. It has none of a device that is attached no more.
-fn is_told(told: io::Result<Identity>, identity: &Identity) -> bool {
+fn is_told(told: io::Result<Identity>, identity: &Identity) -> io::Result<bool> {
+    let gone = [Errno::NOENT, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
     match told {
-        Ok(told) => told == *identity,
-        Err(error) if error.raw_os_error() == Some(Errno::NODEV.raw_os_error()) => false,
-        Err(error) => error.kind() != io::ErrorKind::NotFound,
+        Ok(told) => Ok(told == *identity),
+        Err(error) if gone.contains(&error.raw_os_error()) => Ok(false),
+        Err(error) => Err(error),
     }
 }
 

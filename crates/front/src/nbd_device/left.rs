@@ -28,23 +28,27 @@ pub fn is_served(device: &Path, folder: &Path) -> bool {
 }
 
 /// Devices of an array, by the driver's text.
-pub(super) fn devices_of(identity: &Identity) -> Vec<Index> {
-    let mut known: Vec<Index> = indices().filter(|index| index.is_of(identity)).collect();
-    known.sort();
-    known
+pub(super) fn devices_of(identity: &Identity) -> io::Result<Vec<Index>> {
+    let asked = indices()?.into_iter().map(|index| Ok((index, index.is_known_of(identity)?)));
+    let asked = asked.collect::<io::Result<Vec<_>>>()?;
+    Ok(asked.into_iter().filter(|(_, is_its)| *is_its).map(|(index, _)| index).collect())
 }
 
 /// All that the driver has, whosever they are.
-pub(super) fn indices() -> impl Iterator<Item = Index> {
-    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    all.filter_map(|entry| Index::of(Path::new(&entry.file_name())))
+pub(super) fn indices() -> io::Result<Vec<Index>> {
+    let all = fs::read_dir("/sys/block")?.collect::<io::Result<Vec<_>>>()?;
+    let known = all.iter().filter_map(|entry| Index::of(Path::new(&entry.file_name())));
+    let mut known: Vec<Index> = known.collect();
+    known.sort();
+    Ok(known)
 }
 
 /// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
 pub fn release_left(identity: &Identity, folder: &Path) -> Vec<PathBuf> {
     let Ok(driver) = Driver::find() else { return Vec::new() };
     let is_left = |index: &Index| matches!(ServedLock::take(*index, folder), Ok(Some(_)));
-    let left: Vec<Index> = devices_of(identity).into_iter().filter(is_left).collect();
+    let Ok(known) = devices_of(identity) else { return Vec::new() };
+    let left: Vec<Index> = known.into_iter().filter(is_left).collect();
     left.iter().for_each(|index| give_up(&driver, *index, identity));
     left.into_iter().filter(|index| index.is_of(identity)).map(Index::path).collect()
 }

@@ -27,11 +27,12 @@ fn a_device_belongs_to_one_array_or_multipath_device() {
 fn a_device_is_its_arrays_unless_the_driver_says_otherwise() {
     let [own, other] = ["1", "2"].map(Identity::of_array);
     let unread = |errno: Errno| Err(io::Error::from(errno));
-    assert!(is_told(Ok(own.clone()), &own));
-    assert!(!is_told(Ok(other), &own));
-    assert!(!is_told(unread(Errno::NOENT), &own), "it is attached no more");
-    assert!(!is_told(unread(Errno::NODEV), &own), "it goes just now");
-    assert!(is_told(unread(Errno::MFILE), &own), "nothing is known");
+    let is_own = |told| is_told(told, &own).ok();
+    assert_eq!(is_own(Ok(own.clone())), Some(true));
+    assert_eq!(is_own(Ok(other)), Some(false));
+    assert_eq!(is_own(unread(Errno::NOENT)), Some(false), "it is attached no more");
+    assert_eq!(is_own(unread(Errno::NODEV)), Some(false), "it goes just now");
+    assert_eq!(is_own(unread(Errno::MFILE)), None, "nothing is known");
 }
 
 #[test]
