@@ -271,13 +271,19 @@ impl Guest {
                 return Some(answer);
             }
             let left = until.checked_duration_since(Instant::now())?;
-            let left =
-                Timespec { tv_sec: left.as_secs() as i64, tv_nsec: left.subsec_nanos().into() };
-            let call = &self.rings[ring].call;
-            let mut polled = [PollFd::new(call, PollFlags::IN)];
-            let _ = rustix::event::poll(&mut polled, Some(&left));
-            let _ = rustix::io::read(call, &mut [0; 8]);
+            self.is_woken(ring, left);
         }
+    }
+
+    /// Waits for a signal of the disk, and takes it back. False: none came.
+    pub fn is_woken(&self, ring: usize, patience: Duration) -> bool {
+        let patience = Timespec {
+            tv_sec: patience.as_secs() as i64,
+            tv_nsec: patience.subsec_nanos().into(),
+        };
+        let call = &self.rings[ring].call;
+        let _ = rustix::event::poll(&mut [PollFd::new(call, PollFlags::IN)], Some(&patience));
+        rustix::io::read(call, &mut [0; 8]).is_ok()
     }
 
     /// The data of a slot.

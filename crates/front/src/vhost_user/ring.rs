@@ -245,8 +245,9 @@ impl<V: VolumePart + 'static> Ring<V> {
             under_way: RefCell::default(),
             heads: RefCell::default(),
             own_bytes: Cell::new(0),
-            has_answered: Cell::new(false),
-            must_signal: Cell::new(false),
+            // A process before this one may have died between an answer and its signal. One too many does no harm.
+            has_answered: Cell::new(true),
+            must_signal: Cell::new(true),
             has_news: Cell::new(false),
             taking: Wait::default(),
             answering: Wait::default(),

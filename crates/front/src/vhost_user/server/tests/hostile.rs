@@ -288,6 +288,24 @@ fn what_was_under_way_is_done_again_for_a_guest_that_reconnects() {
     served.end();
 }
 
+/// The process before told an answer, and died before its signal. The front end gives the eventfd before the ring starts.
+#[test]
+fn a_guest_that_reconnects_is_woken_for_answers_of_the_process_before() {
+    let served = Served::new();
+    let mut front = served.start(1);
+    assert_eq!(ask(front.guest(), 0, Ask::Flush), 0);
+    let mut front = FrontEnd::connect(&served.path(), front.leave()).expect("it listens");
+    front.agree().expect("the ring of before has ended");
+    // The signal of that time goes nowhere.
+    front.guest().is_woken(0, Duration::ZERO);
+    front.share().expect("it is served");
+    assert!(!front.guest().is_woken(0, Duration::ZERO), "none came since");
+    front.start_rings().expect("it is served");
+    assert!(front.guest().is_woken(0, PATIENCE));
+    drop(front);
+    served.end();
+}
+
 /// Each of these reads holds half a MiB: two are the ring's own, the others borrow.
 fn ask_for_much(guest: &mut Guest, slot: u16) {
     let sector = 1024 * u64::from(slot);
