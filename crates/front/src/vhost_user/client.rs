@@ -277,10 +277,8 @@ impl Guest {
 
     /// Waits for a signal of the disk, and takes it back. False: none came.
     pub fn is_woken(&self, ring: usize, patience: Duration) -> bool {
-        let patience = Timespec {
-            tv_sec: patience.as_secs() as i64,
-            tv_nsec: patience.subsec_nanos().into(),
-        };
+        let patience =
+            Timespec { tv_sec: patience.as_secs() as i64, tv_nsec: patience.subsec_nanos().into() };
         let call = &self.rings[ring].call;
         let _ = rustix::event::poll(&mut [PollFd::new(call, PollFlags::IN)], Some(&patience));
         rustix::io::read(call, &mut [0; 8]).is_ok()

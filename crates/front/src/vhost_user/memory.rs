@@ -15,6 +15,10 @@ use super::guard::Guard;
 /// Regions of one client, as its front end may ask for.
 pub(super) const REGIONS_MAX: usize = 32;
 
+/// What a region begins at a multiple of in the guest, in bytes. So no number of a ring lies in two regions, one of which
+/// begins where the other one ends. Where they end is not asked: libblkio's end within a page.
+const ALIGN_BYTES: u64 = 4096;
+
 /// File systems whose pages are memory (`linux/magic.h`). Whoever touches a page of another one may wait for a disk, a
 /// network or a program.
 const TMPFS_MAGIC: i64 = 0x0102_1994;
@@ -57,6 +61,8 @@ pub(super) enum MemoryError {
     FileSystem,
     #[error("it ends within a huge page")]
     HugePage,
+    #[error("it begins in the guest at no multiple of {ALIGN_BYTES} bytes")]
+    Unaligned,
     #[error("its file ends before, or it is empty")]
     Short,
     #[error("{REGIONS_MAX} regions are the most")]
@@ -168,6 +174,9 @@ impl Memory {
 
 impl Region {
     fn new(place: RegionPlace, file: File) -> Result<Region, MemoryError> {
+        if !place.guest_address.is_multiple_of(ALIGN_BYTES) {
+            return Err(MemoryError::Unaligned);
+        }
         let shared = Shared::map(file, place.file_offset, place.bytes)?;
         Ok(Region { place, shared })
     }

@@ -368,17 +368,23 @@ impl<V: VolumePart + 'static> Ring<V> {
         if let Some(left) = self.left.borrow_mut().pop_front() {
             return Ok(Some(left));
         }
-        let next = {
-            let memory = self.memory.borrow();
-            let mut queue = self.queue.borrow_mut();
-            queue.iter(memory.guest())?.next().map(|chain| chain.head_index())
-        };
-        let Some(head) = next else { return Ok(None) };
+        let Some(head) = self.next_available()? else { return Ok(None) };
         let head = self.checked(head)?;
         if let Some(record) = &mut *self.record.borrow_mut() {
             record.begin(head)?;
         }
         Ok(Some(head))
+    }
+
+    fn next_available(&self) -> Result<Option<u16>, Trouble> {
+        let memory = self.memory.borrow();
+        let mut queue = self.queue.borrow_mut();
+        if queue.avail_idx(memory.guest(), Ordering::Acquire)?.0 == queue.next_avail() {
+            return Ok(None);
+        }
+        // The crate says the same of an entry that cannot be read as of none.
+        let chain = queue.iter(memory.guest())?.next().ok_or(Trouble::Place)?;
+        Ok(Some(chain.head_index()))
     }
 
     /// A head that may be taken now.

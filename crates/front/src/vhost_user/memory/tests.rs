@@ -37,8 +37,10 @@ fn regions_that_cannot_be_are_refused() {
     assert!(matches!(refused(overlap), MemoryError::Place(_)));
     assert!(matches!(refused(vec![(at(0, 2, 0), file(PAGE))]), MemoryError::Short), "too short");
     assert!(matches!(refused(vec![(at(0, 0, 0), file(PAGE))]), MemoryError::Short), "empty");
-    let wraps = RegionPlace { guest_address: u64::MAX - PAGE / 2, ..at(0, 1, 0) };
-    assert!(matches!(refused(vec![(wraps, file(PAGE))]), MemoryError::TooLong));
+    let wraps = at(u64::MAX - PAGE + 1, 2, 0);
+    assert!(matches!(refused(vec![(wraps, file(PAGE * 2))]), MemoryError::TooLong));
+    let odd = RegionPlace { guest_address: PAGE / 2, ..at(0, 1, 0) };
+    assert!(matches!(refused(vec![(odd, file(PAGE))]), MemoryError::Unaligned));
     let far = RegionPlace { file_offset: u64::MAX - 1, ..at(0, 1, 0) };
     assert!(matches!(refused(vec![(far, file(PAGE))]), MemoryError::TooLong));
     let odd = RegionPlace { file_offset: 1, ..at(0, 1, 0) };

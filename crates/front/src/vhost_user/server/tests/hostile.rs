@@ -188,6 +188,30 @@ fn a_second_client_is_refused_and_a_silent_one_makes_room() {
     served.end();
 }
 
+/// An entry of the available ring lies in two regions: it can be read as little as if it lay in none.
+#[test]
+fn a_ring_that_lies_in_two_regions_ends_the_connection() {
+    let served = Served::new();
+    let mut front = FrontEnd::connect(&served.path(), guest(1)).expect("it listens");
+    front.agree().expect("it is served");
+    front.share().expect("it is served");
+    let [guest_at, bytes, user_at, _] = region(1);
+    // Its first entry stands at 0x4004, the entries end at 0x4204. What stands behind them is where it was.
+    let part =
+        |start: u64, end: u64, offset| [guest_at + start, end - start, user_at + start, offset];
+    let table = [part(0, 0x4005, 0), part(0x4005, 0x4204, 0), part(0x4204, bytes - 0x4000, 0x4000)];
+    let file = front.guest().file().try_clone().expect("a descriptor");
+    let files = [file.as_fd(); 3];
+    front
+        .acknowledged(message::SET_MEM_TABLE, &region_table(&table), &files)
+        .and_then(|()| front.start_rings())
+        .unwrap_or(());
+    front.guest().offer(0, 0);
+    front.guest().kick(0);
+    assert!(front.is_cut_off(PATIENCE));
+    served.end();
+}
+
 #[test]
 fn memory_that_is_taken_away_ends_the_connection_and_nothing_else() {
     let served = Served::new();
