@@ -181,6 +181,14 @@ impl LaneWrites {
         (!is_partial || !self.shared.overlaps(bytes)).then_some(write)
     }
 
+    /// Begins a write, in its turn where a part of one of its blocks is written.
+    pub(crate) async fn begin_when_free(self: &Rc<Self>, bytes: Range<u64>) -> WholeWrite {
+        match self.begin(&bytes) {
+            Some(whole) => whole,
+            None => self.begin_in_turn(bytes).await,
+        }
+    }
+
     /// Waits until no part of a block is written, and begins a write.
     pub(crate) async fn begin_in_turn(self: &Rc<Self>, bytes: Range<u64>) -> WholeWrite {
         // The next part of a block finds it under way.

@@ -19,7 +19,7 @@ use rustix::io::Errno;
 use zerocopy::IntoBytes;
 
 use crate::partial_writes::{LaneWrites, WholeWrite};
-use crate::pieces::pieces;
+use crate::pieces::do_in_pieces;
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
@@ -293,15 +293,8 @@ impl<V: VolumePart + 'static> Connection<V> {
 
     /// Writes whole blocks, in turn with writes of parts of them.
     async fn write_whole(&self, bytes: Range<u64>, work: engine::Request) -> Result<(), Errno> {
-        let _whole = self.begin_whole(bytes).await;
+        let _whole = self.writes.begin_when_free(bytes).await;
         self.ask(work).await
-    }
-
-    async fn begin_whole(&self, bytes: Range<u64>) -> WholeWrite {
-        match self.writes.begin(&bytes) {
-            Some(whole) => whole,
-            None => self.writes.begin_in_turn(bytes).await,
-        }
     }
 
     /// It ends early when the file is gone: what was written through another front meanwhile would be zeroed later.
@@ -314,22 +307,16 @@ impl<V: VolumePart + 'static> Connection<V> {
         self.write_zeroes(range.start..inner.start).await?;
         self.write_zeroes(inner.end..range.end).await?;
         let inner = inner.start / SECTOR_BYTES..inner.end / SECTOR_BYTES;
-        for piece in pieces(inner, self.volume.unit_sectors()) {
+        let work = |piece: Range<u64>| {
             let (sector, sectors) = (piece.start, piece.end - piece.start);
-            let work = match give_up {
+            match give_up {
                 true => engine::Request::Punch { sector, sectors },
                 false => engine::Request::WriteZeroes { sector, sectors, fua: false },
-            };
-            let bytes = piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES;
-            let _whole = self.begin_whole(bytes).await;
-            if self.presence.is_over() || self.receiving_ended.get() {
-                return Err(Errno::IO);
             }
-            self.ask(work).await?;
-            // Memory answers at once; others of the lane have their turn.
-            lane.pause().await;
-        }
-        Ok(())
+        };
+        let is_over = || self.presence.is_over() || self.receiving_ended.get();
+        let done = do_in_pieces((&self.volume, lane), &self.writes, inner, work, is_over);
+        done.await.map_err(errno)
     }
 
     /// Zeroes less than two blocks.

@@ -21,7 +21,7 @@ use mdspace_io::{LaneIo, Message, Payload, Socket};
 use rustls::ServerConfig;
 
 use crate::partial_writes::{LaneWrites, WholeWrite};
-use crate::pieces::{PIECE_SECTORS, pieces};
+use crate::pieces::{PIECE_SECTORS, do_in_pieces};
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
@@ -387,14 +387,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     /// Waits where a part of one of the blocks is written.
     async fn begin_whole(&self, request: &Request) -> WholeWrite {
         let start = request.offset_bytes;
-        self.begin_whole_of(start..start.saturating_add(request.length_bytes)).await
-    }
-
-    async fn begin_whole_of(&self, bytes: Range<u64>) -> WholeWrite {
-        match self.terms.writes.begin(&bytes) {
-            Some(whole) => whole,
-            None => self.terms.writes.begin_in_turn(bytes).await,
-        }
+        self.terms.writes.begin_when_free(start..start.saturating_add(request.length_bytes)).await
     }
 
     /// Whether a request changes so much, without a payload, that it goes in pieces.
@@ -423,29 +416,23 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         });
     }
 
-    /// It ends early when the client has gone, or all are being disconnected: what has hours to do must not keep a stop
-    /// waiting, nor go on for nobody. Of a client with so many requests that no more are read the socket alone says so.
+    /// It ends early when the client has gone, or all are being disconnected. Of a client with so many requests that no
+    /// more are read the socket alone says so.
     async fn piece_by_piece(&self, request: &Request) -> Result<(), RequestError> {
         let start = request.offset_bytes / SECTOR_BYTES;
         let end = start + request.length_bytes / SECTOR_BYTES;
-        for piece in pieces(start..end, self.volume.unit_sectors()) {
-            let bytes = piece.start * SECTOR_BYTES..piece.end * SECTOR_BYTES;
-            let _whole = self.begin_whole_of(bytes).await;
-            if self.is_gone.get() || self.place.is_over() || self.transport.is_hung_up() {
-                return Err(RequestError::Stopped);
-            }
+        let is_trim = matches!(request.command, Command::Trim { .. });
+        let work = |piece: Range<u64>| {
             let (sector, sectors) = (piece.start, piece.end - piece.start);
-            let work = match request.command {
-                Command::Trim { .. } => engine::Request::Discard { sector, sectors },
-                _ => engine::Request::WriteZeroes { sector, sectors, fua: false },
-            };
-            let queue = Queue::new();
-            self.volume.submit(&queue, 0, work);
-            queue.next().await.result?;
-            // Memory answers at once; others of the lane have their turn.
-            self.lane.pause().await;
-        }
-        Ok(())
+            match is_trim {
+                true => engine::Request::Discard { sector, sectors },
+                false => engine::Request::WriteZeroes { sector, sectors, fua: false },
+            }
+        };
+        let is_over =
+            || self.is_gone.get() || self.place.is_over() || self.transport.is_hung_up();
+        let (place, writes) = ((&self.volume, &*self.lane), &self.terms.writes);
+        do_in_pieces(place, writes, start..end, work, is_over).await
     }
 
     fn execute(&self, plain: UnderWay) {

@@ -15,7 +15,7 @@ const CONFIG_BYTES: usize = 96;
 const SEGMENTS_MAX: u32 = 126;
 
 /// Sectors of one discard or write-zeroes: less than 4 GiB.
-const RANGE_SECTORS_MAX: u32 = (1 << 23) - 1;
+pub(super) const RANGE_SECTORS_MAX: u32 = (1 << 23) - 1;
 
 /// Below this a disk with smaller blocks reads and writes whole ones of this size.
 const PHYSICAL_BYTES_MIN: u32 = 4096;

@@ -3,7 +3,7 @@
 use vm_memory::{Bytes, GuestAddress, GuestMemoryMmap};
 
 use super::chain::{BadChain, Chain, Spans};
-use super::disk::{Disk, SECTOR_BYTES, SERIAL_BYTES};
+use super::disk::{Disk, RANGE_SECTORS_MAX, SECTOR_BYTES, SERIAL_BYTES};
 
 /// Bytes of a request's header: type 4, reserved 4, sector 8; little-endian.
 const HEADER_BYTES: usize = 16;
@@ -151,7 +151,8 @@ fn change(
     let may_unmap = if kind == kind::WRITE_ZEROES { UNMAP } else { 0 };
     Ok(if flags & !may_unmap != 0 {
         Wanted::Answer(Status::Unsupported)
-    } else if disk.is_read_only || !disk.has(sector, sectors) {
+    } else if disk.is_read_only || sectors > RANGE_SECTORS_MAX.into() || !disk.has(sector, sectors)
+    {
         Wanted::Answer(Status::IoError)
     } else if sectors == 0 {
         Wanted::Answer(Status::Ok)

@@ -30,6 +30,7 @@ use vm_memory::{GuestAddress, GuestMemoryError, VolatileMemoryError};
 
 use crate::nbd::budget::Borrower;
 use crate::partial_writes::{LaneWrites, WholeWrite};
+use crate::pieces::{PIECE_SECTORS, do_in_pieces};
 use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
@@ -499,17 +500,44 @@ impl<V: VolumePart + 'static> Ring<V> {
                 self.write(plain, range, engine::Request::Write { sector, from, fua })?;
             }
             Wanted::Discard { sector, sectors } => {
-                let work = engine::Request::Discard { sector, sectors };
-                self.write(plain, bytes_of(sector, sectors), work)?;
+                let work = |sector, sectors| engine::Request::Discard { sector, sectors };
+                self.write_range(plain, sector..sector + sectors, work)?;
             }
             Wanted::Zero { sector, sectors, unmap } => {
-                let work = match unmap && !fua {
+                let work = move |sector, sectors| match unmap && !fua {
                     true => engine::Request::Punch { sector, sectors },
                     false => engine::Request::WriteZeroes { sector, sectors, fua },
                 };
-                self.write(plain, bytes_of(sector, sectors), work)?;
+                self.write_range(plain, sector..sector + sectors, work)?;
             }
         }
+        Ok(())
+    }
+
+    /// Submits what writes a range without data: `work` makes a request of its first sector and their number. A long range
+    /// goes in pieces: whoever waits for one of its blocks waits for one piece.
+    fn write_range(
+        self: &Rc<Self>,
+        plain: UnderWay,
+        range: Range<u64>,
+        work: impl Fn(u64, u64) -> engine::Request + 'static,
+    ) -> Result<(), Trouble> {
+        let (sector, sectors) = (range.start, range.end - range.start);
+        if sectors <= PIECE_SECTORS {
+            return self.write(plain, bytes_of(sector, sectors), work(sector, sectors));
+        }
+        if plain.memory.is_lost() {
+            return Err(Trouble::Lost);
+        }
+        let tag = self.under_way.borrow_mut().add(plain);
+        self.ends.begin();
+        let this = self.clone();
+        self.lane.spawn(async move {
+            let work = |piece: Range<u64>| work(piece.start, piece.end - piece.start);
+            let (place, writes) = ((&this.volume, &*this.lane), &this.terms.writes);
+            let done = do_in_pieces(place, writes, range, work, || this.is_abandoned()).await;
+            this.ends.end(tag, done);
+        });
         Ok(())
     }
 

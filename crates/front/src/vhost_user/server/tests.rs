@@ -7,6 +7,7 @@ use mdspace_io::{IoChoice, Lanes, LanesConfig};
 
 use super::*;
 use crate::nbd::export::{BlockSizes, Export};
+use crate::pieces::PIECE_SECTORS;
 use crate::vhost_user::client::{self, Ask, FrontEnd, Guest, message};
 
 mod hostile;
@@ -26,6 +27,8 @@ struct Bytes {
     bytes: Mutex<Vec<u8>>,
     hanging: Mutex<HashSet<u64>>,
     flushes: AtomicU64,
+    /// First sector and sectors of each discard that has ended.
+    discards: Mutex<Vec<(u64, u64)>>,
 }
 
 struct Part {
@@ -47,7 +50,9 @@ impl Part {
                 from.take(0, &mut bytes[at..at + length]);
             }
             Request::Flush => drop(self.shared.flushes.fetch_add(1, Ordering::SeqCst)),
-            Request::Discard { .. } => {}
+            Request::Discard { sector, sectors } => {
+                self.shared.discards.lock().expect("no panic").push((sector, sectors));
+            }
             Request::Punch { sector, sectors } | Request::WriteZeroes { sector, sectors, .. } => {
                 bytes[sector as usize * 512..][..sectors as usize * 512].fill(0);
             }
@@ -60,7 +65,9 @@ impl VolumePart for Part {
     fn submit(self: &Rc<Self>, queue: &Rc<Queue>, tag: u64, request: Request) {
         queue.begin();
         let sector = match request {
-            Request::Read { sector, .. } | Request::Write { sector, .. } => sector,
+            Request::Read { sector, .. }
+            | Request::Write { sector, .. }
+            | Request::Discard { sector, .. } => sector,
             _ => u64::MAX,
         };
         if self.shared.hanging.lock().expect("no panic").contains(&sector) {
@@ -94,7 +101,9 @@ impl Volume for Disk {
                     let held = part.held.take();
                     for (queue, tag, request) in held {
                         match request {
-                            Request::Read { sector, .. } | Request::Write { sector, .. }
+                            Request::Read { sector, .. }
+                            | Request::Write { sector, .. }
+                            | Request::Discard { sector, .. }
                                 if hanging.contains(&sector) =>
                             {
                                 part.held.borrow_mut().push((queue, tag, request));
@@ -128,13 +137,18 @@ impl Served {
     }
 
     fn with(options: &str, budget: Budget, io: IoChoice) -> Served {
+        Served::of_size(SIZE_BYTES as u64, options, budget, io)
+    }
+
+    /// A disk that says to be larger than what it keeps.
+    fn of_size(size_bytes: u64, options: &str, budget: Budget, io: IoChoice) -> Served {
         let folder = tempfile::tempdir().expect("a folder");
         let address = format!("vhost-user:{}{options}", folder.path().join("socket").display());
         let listener = Listener::bind(&address.parse().expect("an address")).expect("a socket");
         let export = Export {
             name: "disk".into(),
             description: String::new(),
-            size_bytes: SIZE_BYTES as u64,
+            size_bytes,
             block_sizes: BlockSizes::new(512, 64 << 10).expect("powers of two"),
             read_only: false,
             rotational: false,
@@ -147,6 +161,7 @@ impl Served {
             bytes: Mutex::new(vec![0; SIZE_BYTES]),
             hanging: Mutex::default(),
             flushes: AtomicU64::new(0),
+            discards: Mutex::default(),
         });
         let disk = Disk { lanes, shared };
         let exports = Exports::new(vec![export]).expect("one export");
@@ -275,6 +290,21 @@ fn flushes_zeroes_discards_and_names_are_answered() {
         assert_eq!(ask(guest, 0, Ask::Zero(beyond, 2)), 1, "beyond the end");
     }
     assert_eq!(ask(guest, 0, Ask::Read(0, 100)), 1, "no whole sector");
+    drop(front);
+    served.end();
+}
+
+#[test]
+fn a_long_range_goes_in_pieces_and_one_that_is_too_long_fails() {
+    let served = Served::of_size(8 << 30, "", Budget::default(), IoChoice::Auto);
+    let mut front = served.start(1);
+    let piece = PIECE_SECTORS as u32;
+    assert_eq!(ask(front.guest(), 0, Ask::Discard(8, 2 * piece)), 0);
+    let pieces = [(8, PIECE_SECTORS - 8), (PIECE_SECTORS, PIECE_SECTORS), (2 * PIECE_SECTORS, 8)];
+    assert_eq!(*served.disk.shared.discards.lock().expect("no panic"), pieces);
+    assert_eq!(ask(front.guest(), 0, Ask::Discard(0, 1 << 23)), 1, "more than was announced");
+    assert_eq!(ask(front.guest(), 0, Ask::Zero(0, 1 << 23)), 1, "more than was announced");
+    assert_eq!(served.disk.shared.discards.lock().expect("no panic").len(), 3);
     drop(front);
     served.end();
 }
