@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::{Sink, Source};
-use mdspace_engine::request::{self as engine, Completion};
+use mdspace_engine::request::{self as engine, Completion, RequestError};
 use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Payload, Socket};
 use virtio_queue::{Queue, QueueOwnedT, QueueT};
@@ -61,8 +61,11 @@ const SIGNAL_WITHIN: Duration = Duration::from_secs(5);
 
 /// Who has the ring.
 pub(super) trait Client: Debug {
-    /// Cuts it off: it has broken the rules.
+    /// Cuts it off: it has broken the rules, or cannot be served any more.
     fn give_up(&self, why: &Trouble);
+
+    /// It has left, or was cut off: nobody reads an answer any more.
+    fn is_gone(&self) -> bool;
 }
 
 /// What a ring begins with.
@@ -134,6 +137,8 @@ pub(super) enum Trouble {
     Lost,
     #[error("its eventfd cannot be used: {0}")]
     Event(#[from] io::Error),
+    #[error("the array was stopped")]
+    Stopped,
 }
 
 /// A ring.
@@ -290,8 +295,9 @@ impl<V: VolumePart + 'static> Ring<V> {
         self.taking.wake();
     }
 
+    /// Nothing is answered any more, nor is guest memory touched. The client may go while the ring drains, too.
     fn is_abandoned(&self) -> bool {
-        self.stop.get() == Some(Stop::Abandon)
+        self.stop.get() == Some(Stop::Abandon) || self.client.is_gone()
     }
 
     fn give_up(&self, trouble: &Trouble) {
@@ -620,6 +626,10 @@ impl<V: VolumePart + 'static> Ring<V> {
     fn end(&self, Completion { tag, result }: Completion) -> usize {
         let under_way = self.under_way.borrow_mut().remove(tag);
         let data = under_way.payload.as_ref().map_or(0, |payload| payload.len());
+        if result == Err(RequestError::Stopped) {
+            // The guest is told nothing from here on: the request stays on record, and the next process does it.
+            self.give_up(&Trouble::Stopped);
+        }
         let (status, bytes) = match result {
             Ok(()) => (Status::Ok, data),
             Err(_) => (Status::IoError, 0),

@@ -79,7 +79,9 @@ struct Line {
     peer: String,
     /// A duplicate of its socket, by which any thread can disconnect it.
     socket: UnixStream,
-    is_cut: AtomicBool,
+    is_gone: AtomicBool,
+    /// Why was told.
+    is_told: AtomicBool,
 }
 
 /// Orders on their way to a lane.
@@ -286,7 +288,12 @@ impl Shared {
             }
         };
         tracing::info!(peer, "a client has connected");
-        let line = Arc::new(Line { peer, socket: duplicate, is_cut: AtomicBool::new(false) });
+        let line = Arc::new(Line {
+            peer,
+            socket: duplicate,
+            is_gone: AtomicBool::new(false),
+            is_told: AtomicBool::new(false),
+        });
         *self.seat() = Some(line.clone());
         // A close that came in between has not seen this client.
         if self.is_closing() {
@@ -435,13 +442,14 @@ impl Lanes for Shared {
 
 impl Line {
     fn disconnect(&self) {
+        self.is_gone.store(true, Ordering::Release);
         // One that cannot be disconnected any more is gone.
         let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 
     /// Once: what goes wrong later follows from it.
     fn tell_why(&self, why: &dyn fmt::Display) {
-        if !self.is_cut.swap(true, Ordering::AcqRel) {
+        if !self.is_told.swap(true, Ordering::AcqRel) {
             tracing::warn!(peer = self.peer, "a client is cut off: {why}");
         }
     }
@@ -451,6 +459,10 @@ impl Client for Line {
     fn give_up(&self, why: &Trouble) {
         self.tell_why(why);
         self.disconnect();
+    }
+
+    fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
     }
 }
 

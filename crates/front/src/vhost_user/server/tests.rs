@@ -2,7 +2,7 @@ use std::cell::RefCell;
 use std::collections::HashSet;
 
 use mdspace_engine::memory::Source;
-use mdspace_engine::request::{Queue, Request};
+use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_io::{IoChoice, Lanes, LanesConfig};
 
 use super::*;
@@ -29,6 +29,8 @@ struct Bytes {
     flushes: AtomicU64,
     /// First sector and sectors of each discard that has ended.
     discards: Mutex<Vec<(u64, u64)>>,
+    /// Nothing is done any more.
+    is_stopped: AtomicBool,
 }
 
 struct Part {
@@ -38,6 +40,9 @@ struct Part {
 
 impl Part {
     fn end(&self, queue: &Queue, tag: u64, request: Request) {
+        if self.shared.is_stopped.load(Ordering::SeqCst) {
+            return queue.end(tag, Err(RequestError::Stopped));
+        }
         let mut bytes = self.shared.bytes.lock().expect("no panic");
         match request {
             Request::Read { sector, into } => {
@@ -162,6 +167,7 @@ impl Served {
             hanging: Mutex::default(),
             flushes: AtomicU64::new(0),
             discards: Mutex::default(),
+            is_stopped: AtomicBool::new(false),
         });
         let disk = Disk { lanes, shared };
         let exports = Exports::new(vec![export]).expect("one export");
@@ -307,6 +313,47 @@ fn a_long_range_goes_in_pieces_and_one_that_is_too_long_fails() {
     assert_eq!(served.disk.shared.discards.lock().expect("no panic").len(), 3);
     drop(front);
     served.end();
+}
+
+#[test]
+fn what_a_stopped_array_has_not_done_is_done_by_the_next_one() {
+    let served = Served::new();
+    served.hang(64);
+    let mut front = served.start(1);
+    front.guest().ask(0, 0, Ask::Write(64, &[7; 512]));
+    assert_eq!(ask_slot(front.guest(), 1, Ask::Flush), 0, "the write was taken before");
+    served.disk.shared.is_stopped.store(true, Ordering::SeqCst);
+    served.let_go();
+    assert!(front.is_cut_off(PATIENCE));
+    assert_eq!(front.guest().answer(0), None, "the guest is told of no error");
+    served.disk.shared.is_stopped.store(false, Ordering::SeqCst);
+    let mut front = FrontEnd::start(&served.path(), front.leave()).expect("it is served");
+    assert_eq!(front.guest().wait(0, PATIENCE), Some((0, 0)));
+    assert_eq!(served.disk.shared.bytes.lock().expect("no panic")[64 * 512], 7);
+    drop(front);
+    served.end();
+}
+
+#[test]
+fn a_server_that_closes_answers_nothing_more_and_ends_long_ranges_though_a_ring_drains() {
+    let served = Served::of_size(8 << 30, "", Budget::default(), IoChoice::Auto);
+    served.hang(PIECE_SECTORS);
+    let mut front = served.start(1);
+    front.guest().ask(0, 0, Ask::Discard(0, 3 * PIECE_SECTORS as u32));
+    assert_eq!(ask_slot(front.guest(), 1, Ask::Flush), 0, "the discard was taken before");
+    front.order(message::GET_VRING_BASE, &client::state(0, 0), &[]).expect("it is served");
+    let discards = || served.disk.shared.discards.lock().expect("no panic").clone();
+    while discards().is_empty() {
+        thread::yield_now();
+    }
+    served.server.close(Duration::ZERO).expect_err("a piece hangs");
+    served.let_go();
+    served.server.close(PATIENCE).expect("nothing hangs any more");
+    assert_eq!(discards(), [(0, PIECE_SECTORS), (PIECE_SECTORS, PIECE_SECTORS)]);
+    assert_eq!(front.guest().answer(0), None);
+    let Served { disk, server, folder: _folder, .. } = served;
+    drop(server);
+    disk.lanes.stop(PATIENCE).expect("the lanes end");
 }
 
 #[test]
