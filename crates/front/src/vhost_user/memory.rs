@@ -104,6 +104,13 @@ impl Shared {
         Ok(Shared { guard: guard.ok_or(MemoryError::TooMany)?, map })
     }
 
+    /// A process that has all its memory locked does not lock a guest's with it: whether that may be swapped out is for
+    /// whoever made it to say.
+    fn unlock(&self) -> std::io::Result<()> {
+        // SAFETY: the range is the mapping of this one, which stays as it is but for where its pages may go.
+        Ok(unsafe { rustix::mm::munlock(self.map.as_ptr().cast(), self.map.size()) }?)
+    }
+
     pub(super) fn map_of(&self) -> &MmapRegion {
         &self.map
     }
@@ -178,6 +185,7 @@ impl Region {
             return Err(MemoryError::Unaligned);
         }
         let shared = Shared::map(file, place.file_offset, place.bytes)?;
+        shared.unlock()?;
         Ok(Region { place, shared })
     }
 

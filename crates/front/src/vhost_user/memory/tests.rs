@@ -1,4 +1,5 @@
 use rustix::fs::MemfdFlags;
+use rustix::mm::{MlockAllFlags, mlockall};
 use vm_memory::Bytes;
 
 use super::*;
@@ -50,4 +51,35 @@ fn regions_that_cannot_be_are_refused() {
     let many = |index: u64| (at(index * PAGE, 1, index * PAGE), file(PAGE));
     let many: Vec<_> = (0..=REGIONS_MAX as u64).map(many).collect();
     assert!(matches!(refused(many), MemoryError::TooMany));
+}
+
+/// The flags of the mapping that begins there, as the kernel names them.
+fn flags_of(start: *const u8) -> Vec<String> {
+    let maps = std::fs::read_to_string("/proc/self/smaps").expect("it is read");
+    let start = format!("{:x}-", start.addr());
+    let mut from = maps.lines().skip_while(|line| !line.starts_with(&start));
+    let flags = from.find_map(|line| line.strip_prefix("VmFlags: "));
+    flags.expect("each mapping has flags").split_whitespace().map(str::to_owned).collect()
+}
+
+/// In a process of its own: other tests' memory is not to be locked.
+#[test]
+fn guest_memory_is_not_locked_with_the_process() {
+    const CHILD: &str = "MDSPACE_TEST_MLOCKALL";
+    if std::env::var_os(CHILD).is_some() {
+        mlockall(MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT).expect("a little may be locked");
+        let record = Shared::map(file(PAGE), 0, PAGE).expect("it is mapped");
+        let guest = Region::new(at(0, 1, 0), file(PAGE)).expect("it is mapped");
+        let is_locked = |map: &Shared| flags_of(map.map.as_ptr()).iter().any(|flag| flag == "lo");
+        assert!(is_locked(&record), "all else is");
+        assert!(!is_locked(&guest.shared));
+        return;
+    }
+    let name = "vhost_user::memory::tests::guest_memory_is_not_locked_with_the_process";
+    let child = std::process::Command::new(std::env::current_exe().expect("its path"))
+        .args(["--exact", name])
+        .env(CHILD, "yes")
+        .output()
+        .expect("it starts");
+    assert!(child.status.success(), "{}", String::from_utf8_lossy(&child.stdout));
 }
