@@ -366,6 +366,15 @@ impl FrontEnd {
 
     /// Starts all rings.
     pub fn start_rings(&mut self) -> io::Result<()> {
+        self.start_disabled_rings()?;
+        for ring in 0..self.guest.rings.len() as u32 {
+            self.acknowledged(message::SET_VRING_ENABLE, &state(ring, 1), &[])?;
+        }
+        Ok(())
+    }
+
+    /// Starts all rings, which take nothing yet.
+    pub fn start_disabled_rings(&mut self) -> io::Result<()> {
         for ring in 0..self.guest.rings.len() {
             let index = ring as u32;
             let used = u16::from_le_bytes(self.guest.get(self.guest.part(ring) + USED_AT + 2));
@@ -382,7 +391,6 @@ impl FrontEnd {
             self.acknowledged(message::SET_VRING_ADDR, &addresses, &[])?;
             self.acknowledged(message::SET_VRING_CALL, &number, &[call.as_fd()])?;
             self.acknowledged(message::SET_VRING_KICK, &number, &[kick.as_fd()])?;
-            self.acknowledged(message::SET_VRING_ENABLE, &state(index, 1), &[])?;
         }
         Ok(())
     }

@@ -354,6 +354,12 @@ impl<V: VolumePart + 'static> Ring<V> {
                 self.wants_kicks(false)?;
             }
         }
+        // It counts as taken: whoever takes over after a drain goes on behind it.
+        while !self.is_abandoned()
+            && let Some(head) = self.next_left()
+        {
+            self.begin(head).await?;
+        }
         Ok(())
     }
 
@@ -372,7 +378,7 @@ impl<V: VolumePart + 'static> Ring<V> {
 
     /// The next head, on record.
     fn next_head(&self) -> Result<Option<u16>, Trouble> {
-        if let Some(left) = self.left.borrow_mut().pop_front() {
+        if let Some(left) = self.next_left() {
             return Ok(Some(left));
         }
         let Some(head) = self.next_available()? else { return Ok(None) };
@@ -381,6 +387,10 @@ impl<V: VolumePart + 'static> Ring<V> {
             record.begin(head)?;
         }
         Ok(Some(head))
+    }
+
+    fn next_left(&self) -> Option<u16> {
+        self.left.borrow_mut().pop_front()
     }
 
     fn next_available(&self) -> Result<Option<u16>, Trouble> {

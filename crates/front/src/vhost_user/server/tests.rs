@@ -335,6 +335,27 @@ fn what_a_stopped_array_has_not_done_is_done_by_the_next_one() {
 }
 
 #[test]
+fn a_ring_that_stops_at_once_does_what_the_process_before_had_begun() {
+    let served = Served::new();
+    served.hang(64);
+    let mut front = served.start(1);
+    front.guest().ask(0, 0, Ask::Write(64, &[7; 512]));
+    assert_eq!(ask_slot(front.guest(), 1, Ask::Flush), 0, "the write was taken before");
+    let guest = front.leave();
+    served.let_go();
+    let mut front = FrontEnd::connect(&served.path(), guest).expect("it listens");
+    front.agree().expect("it is served");
+    served.disk.shared.bytes.lock().expect("no panic").fill(0);
+    front.share().expect("it is served");
+    front.start_disabled_rings().expect("it is served");
+    assert_eq!(front.stop_ring(0).expect("it is served"), 2, "both were taken");
+    assert_eq!(front.guest().answer(0), Some((0, 0)));
+    assert_eq!(served.disk.shared.bytes.lock().expect("no panic")[64 * 512], 7);
+    drop(front);
+    served.end();
+}
+
+#[test]
 fn a_server_that_closes_answers_nothing_more_and_ends_long_ranges_though_a_ring_drains() {
     let served = Served::of_size(8 << 30, "", Budget::default(), IoChoice::Auto);
     served.hang(PIECE_SECTORS);
