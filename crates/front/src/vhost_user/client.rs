@@ -60,14 +60,15 @@ pub mod message {
     pub const GET_CONFIG: u32 = 24;
     pub const GET_INFLIGHT_FD: u32 = 31;
     pub const SET_INFLIGHT_FD: u32 = 32;
+    pub const ADD_MEM_REG: u32 = 37;
 }
 
 /// Flags of a message: version 1, and whether an answer is wanted.
 const VERSION: u32 = 1;
 const NEED_REPLY: u32 = 1 << 3;
 
-/// Protocol features: several rings, answers, configuration, a record of what is under way.
-const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 9 | 1 << 12;
+/// Protocol features: several rings, answers, configuration, a record of what is under way, single regions.
+const PROTOCOL_FEATURES: u64 = 1 | 1 << 3 | 1 << 9 | 1 << 12 | 1 << 15;
 
 /// A descriptor goes on in another one.
 pub const NEXT: u16 = 1;

@@ -16,15 +16,15 @@ use vhost::vhost_user::{Backend, Error, GpuBackend, Result, VhostUserBackendReqH
 
 use super::disk::{Disk, feature};
 use super::event;
-use super::memory::{Memory, REGIONS_MAX, RegionPlace};
+use super::memory::{Memory, REGIONS_MAX, Region, RegionPlace};
 use super::record::{self, Records};
 use super::ring::{Change, Client, Places, SIZE_MAX, Setup, Stop};
 
 /// Rings of one client. How many a guest uses is said in its disk's configuration, or by whoever starts it.
 pub(super) const RINGS_MAX: u16 = 64;
 
-/// Memory tables that requests may still use, beside the client's own.
-const OLD_TABLES_MAX: usize = 4;
+/// Regions of a client that are mapped at one time: those of its table, and others that requests still use.
+const MAPPED_MAX: usize = 6 * REGIONS_MAX;
 
 /// What a lane is to do with the rings of the client.
 pub(super) enum Order {
@@ -49,7 +49,8 @@ pub(super) struct Device {
     /// The front end has agreed to answers.
     replies: bool,
     memory: Arc<Memory>,
-    old: Vec<Weak<Memory>>,
+    /// What it shares, or shared before.
+    mapped: Vec<Weak<Region>>,
     records: Option<Arc<Records>>,
     rings: Vec<RingState>,
     /// The front end's ear for our messages, of which there are none. User-Mode Linux takes no disk that does not keep one.
@@ -99,7 +100,7 @@ impl Device {
             features: 0,
             replies: false,
             memory: Arc::default(),
-            old: Vec::new(),
+            mapped: Vec::new(),
             records: None,
             rings: (0..RINGS_MAX).map(|_| RingState::default()).collect(),
             ear: None,
@@ -184,13 +185,12 @@ impl Device {
 
     /// Requests that are under way keep the memory that they began with.
     fn use_memory(&mut self, memory: Memory) -> Result<()> {
-        self.old.retain(|old| old.strong_count() > 0);
-        if self.old.len() >= OLD_TABLES_MAX {
+        self.mapped.retain(|region| region.strong_count() > 0);
+        self.mapped.extend(memory.regions_beside(&self.memory));
+        if self.mapped.len() > MAPPED_MAX {
             return Err(Error::InvalidOperation("requests still use the memory of several tables"));
         }
-        let memory = Arc::new(memory);
-        self.old.push(Arc::downgrade(&self.memory));
-        self.memory = memory;
+        self.memory = Arc::new(memory);
         for index in 0..self.rings.len() {
             self.place(index)?;
             self.start_if_ready(index)?;

@@ -1,7 +1,7 @@
 //! Guest memory: the files that a front end shares, mapped here.
 
 use std::fs::File;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use vm_memory::mmap::MmapRegionError;
 use vm_memory::{
@@ -48,8 +48,9 @@ pub(super) struct Shared {
     map: Arc<MmapRegion>,
 }
 
+/// A region of a guest's memory.
 #[derive(Debug)]
-struct Region {
+pub(super) struct Region {
     place: RegionPlace,
     shared: Shared,
 }
@@ -158,6 +159,13 @@ impl Memory {
         let mapped = regions.iter().map(|region| region.mapped());
         let mapped = mapped.collect::<Option<Vec<_>>>().ok_or(MemoryError::TooLong)?;
         Ok(Memory { guest: GuestMemoryMmap::from_arc_regions(mapped)?, regions })
+    }
+
+    /// The regions that `other` lacks.
+    pub(super) fn regions_beside(&self, other: &Memory) -> impl Iterator<Item = Weak<Region>> {
+        let is_new =
+            |region: &&Arc<Region>| !other.regions.iter().any(|it| Arc::ptr_eq(it, region));
+        self.regions.iter().filter(is_new).map(Arc::downgrade)
     }
 
     pub(super) fn guest(&self) -> &GuestMemoryMmap {

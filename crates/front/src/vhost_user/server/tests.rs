@@ -355,6 +355,30 @@ fn a_ring_that_stops_at_once_does_what_the_process_before_had_begun() {
     served.end();
 }
 
+/// Each request under way keeps the memory that it began with, and all that is shared since has that too.
+#[test]
+fn memory_is_added_while_requests_are_under_way() {
+    const TIMES: u16 = 20;
+    let served = Served::new();
+    let mut front = served.start(1);
+    let more = guest(1);
+    for slot in 0..TIMES {
+        served.hang(64 + u64::from(slot));
+        front.guest().ask(0, slot, Ask::Read(64 + u64::from(slot), 512));
+        assert_eq!(ask_slot(front.guest(), 70, Ask::Flush), 0, "the read was taken before");
+        let at = (1 << 40) + 4096 * u64::from(slot);
+        let region = [0, at, 4096, at, 0].map(u64::to_le_bytes).concat();
+        let added = front.acknowledged(message::ADD_MEM_REG, &region, &[more.file().as_fd()]);
+        added.expect("it is taken");
+    }
+    served.let_go();
+    for _ in 0..TIMES {
+        assert_eq!(front.guest().wait(0, PATIENCE).expect("an answer in time").1, 0);
+    }
+    drop(front);
+    served.end();
+}
+
 #[test]
 fn a_server_that_closes_answers_nothing_more_and_ends_long_ranges_though_a_ring_drains() {
     let served = Served::of_size(8 << 30, "", Budget::default(), IoChoice::Auto);
