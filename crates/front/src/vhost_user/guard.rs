@@ -5,14 +5,19 @@
 //! before it believes what it has read, and cuts the client off. No copy costs more for it.
 
 use std::mem::MaybeUninit;
+use std::ops::{Range, RangeInclusive};
 use std::ptr;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering, fence};
 
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 
 /// Mappings of one process at a time.
 const PLACES_MAX: usize = 4096;
+
+/// Codes of a SIGBUS by which the kernel says that an access failed: `BUS_ADRALN` to `BUS_MCEERR_AR`
+/// (`asm-generic/siginfo.h`). With others somebody sent it, or the kernel speaks of memory that nobody touched.
+const FAULTS: RangeInclusive<libc::c_int> = 1..=4;
 
 static PLACES: [Place; PLACES_MAX] = [const { Place::new() }; PLACES_MAX];
 
@@ -27,6 +32,8 @@ pub(super) struct Guard(&'static Place);
 #[derive(Debug)]
 struct Place {
     is_taken: AtomicBool,
+    /// It rises before and after each change of the range: it is odd meanwhile.
+    changes: AtomicUsize,
     /// 0: none.
     start: AtomicUsize,
     bytes: AtomicUsize,
@@ -43,8 +50,7 @@ impl Guard {
         install();
         let place = PLACES.iter().find(|place| !place.is_taken.swap(true, Ordering::AcqRel))?;
         place.is_lost.store(false, Ordering::Relaxed);
-        place.bytes.store(bytes, Ordering::Relaxed);
-        place.start.store(start.addr(), Ordering::Release);
+        place.change(start.addr(), bytes);
         Some(Guard(place))
     }
 
@@ -56,7 +62,7 @@ impl Guard {
 
 impl Drop for Guard {
     fn drop(&mut self) {
-        self.0.start.store(0, Ordering::Relaxed);
+        self.0.change(0, 0);
         self.0.is_taken.store(false, Ordering::Release);
     }
 }
@@ -65,21 +71,37 @@ impl Place {
     const fn new() -> Place {
         Place {
             is_taken: AtomicBool::new(false),
+            changes: AtomicUsize::new(0),
             start: AtomicUsize::new(0),
             bytes: AtomicUsize::new(0),
             is_lost: AtomicBool::new(false),
         }
     }
 
-    fn has(&self, address: usize) -> bool {
-        let start = self.start.load(Ordering::Acquire);
-        start != 0 && (start..start + self.bytes.load(Ordering::Relaxed)).contains(&address)
+    /// It has this range from now on. Only whoever took the place may say so.
+    fn change(&self, start: usize, bytes: usize) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        fence(Ordering::Release);
+        self.start.store(start, Ordering::Relaxed);
+        self.bytes.store(bytes, Ordering::Relaxed);
+        self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Maps zeroes over it. False: the system refused.
-    fn replace(&self) -> bool {
-        let start = ptr::with_exposed_provenance_mut(self.start.load(Ordering::Acquire));
+    /// Its range, start and length of one time. None: it has none, or is being changed, and so is not of a thread that
+    /// touches memory.
+    fn range(&self) -> Option<Range<usize>> {
+        let changes = self.changes.load(Ordering::Acquire);
+        let start = self.start.load(Ordering::Relaxed);
         let bytes = self.bytes.load(Ordering::Relaxed);
+        fence(Ordering::Acquire);
+        let is_whole = changes.is_multiple_of(2) && self.changes.load(Ordering::Relaxed) == changes;
+        (is_whole && start != 0).then(|| start..start + bytes)
+    }
+
+    /// Maps zeroes over its range. False: the system refused.
+    fn replace(&self, range: &Range<usize>) -> bool {
+        let start = ptr::with_exposed_provenance_mut(range.start);
+        let bytes = range.len();
         let (protection, flags) = (
             ProtFlags::READ | ProtFlags::WRITE,
             MapFlags::FIXED | MapFlags::PRIVATE | MapFlags::NORESERVE,
@@ -110,17 +132,21 @@ fn install() {
     });
 }
 
-/// A guarded mapping is replaced, and the access is made again. Any other one meets what was there before.
+/// A guarded mapping is replaced, and the access is made again. Any other one meets what was there before. A signal
+/// without an access says nothing, and changes nothing.
 extern "C" fn on_bus_error(
     signal: libc::c_int,
     info: *mut libc::siginfo_t,
     _context: *mut libc::c_void,
 ) {
-    // SAFETY: the kernel gives the information of this signal. The address means something where the kernel found the
-    // fault itself, which positive codes say.
+    // SAFETY: the kernel gives the information of this signal. The address means something where an access failed.
     let (code, address) = unsafe { ((*info).si_code, (*info).si_addr().addr()) };
-    let place = PLACES.iter().find(|place| code > 0 && place.has(address));
-    if place.is_some_and(Place::replace) {
+    if !FAULTS.contains(&code) {
+        return;
+    }
+    let ranges = PLACES.iter().filter_map(|place| Some((place, place.range()?)));
+    let mut there = ranges.filter(|(_, range)| range.contains(&address));
+    if there.next().is_some_and(|(place, range)| place.replace(&range)) {
         return;
     }
     // Without one the default action ends the process, as it would have.

@@ -35,6 +35,43 @@ fn memory_that_was_taken_away_reads_as_zeroes_and_says_so() {
     assert!(!guard.is_lost(), "a place that is used again knows nothing of before");
 }
 
+/// Each read of a range of this place sees one of the two that it has in turn, or none.
+#[test]
+fn a_range_is_never_made_of_two() {
+    let place = Place::new();
+    let is_over = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for turn in 0..200_000 {
+                let (start, bytes) = [(1 << 20, 1 << 12), (1 << 30, 1 << 24)][turn % 2];
+                place.change(start, bytes);
+            }
+            is_over.store(true, Ordering::Release);
+        });
+        while !is_over.load(Ordering::Acquire) {
+            let range = place.range().unwrap_or_default();
+            let lengths = [(0, 0), (1 << 20, 1 << 12), (1 << 30, 1 << 24)];
+            assert!(lengths.contains(&(range.start, range.len())), "{range:?}");
+        }
+    });
+    assert_eq!(place.range(), Some(1 << 30..(1 << 30) + (1 << 24)));
+}
+
+#[test]
+fn a_signal_that_somebody_sends_changes_nothing() {
+    let (file, map) = shared();
+    // SAFETY: the mapping is this test's, and outlives the guard.
+    let guard = unsafe { Guard::new(map.as_ptr(), map.size()) }.expect("a place");
+    for _ in 0..2 {
+        // SAFETY: it touches no memory; the handler returns.
+        assert_eq!(unsafe { libc::raise(libc::SIGBUS) }, 0);
+    }
+    assert!(!guard.is_lost());
+    file.set_len(0).expect("it can be shortened");
+    assert_eq!(map.as_volatile_slice().read_obj::<u8>(0).expect("in the memory"), 0);
+    assert!(guard.is_lost());
+}
+
 #[test]
 fn a_signal_of_another_mapping_ends_the_process() {
     const CHILD: &str = "MDSPACE_TEST_SIGBUS";
