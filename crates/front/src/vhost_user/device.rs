@@ -286,6 +286,8 @@ impl VhostUserBackendReqHandlerMut for Device {
     fn get_vring_base(&mut self, index: u32) -> Result<VhostUserVringState> {
         let ring = self.ring(index)?;
         ring.kick = None;
+        // Where it starts again is said again: memory may be another by then.
+        ring.addresses = None;
         if std::mem::take(&mut ring.is_running) {
             let (done, stopped) = channel();
             let stop = Order::Stop { index: index as usize, stop: Stop::Drain, done };

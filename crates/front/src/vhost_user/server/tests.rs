@@ -380,6 +380,22 @@ fn memory_is_added_while_requests_are_under_way() {
 }
 
 #[test]
+fn a_ring_that_was_stopped_starts_where_it_is_said_to_be_then() {
+    let served = Served::new();
+    let mut front = served.start(1);
+    assert_eq!(ask(front.guest(), 0, Ask::Flush), 0);
+    assert_eq!(front.stop_ring(0).expect("it is served"), 1);
+    let kick = eventfd(0, EventfdFlags::CLOEXEC).expect("an eventfd");
+    let number = 0_u64.to_le_bytes();
+    front.acknowledged(message::SET_VRING_KICK, &number, &[kick.as_fd()]).expect("it is taken");
+    // A ring that runs does not take that.
+    let size = client::state(0, client::RING_SIZE.into());
+    front.acknowledged(message::SET_VRING_NUM, &size, &[]).expect("it did not start");
+    drop(front);
+    served.end();
+}
+
+#[test]
 fn a_server_that_closes_answers_nothing_more_and_ends_long_ranges_though_a_ring_drains() {
     let served = Served::of_size(8 << 30, "", Budget::default(), IoChoice::Auto);
     served.hang(PIECE_SECTORS);
