@@ -227,7 +227,7 @@ impl VhostUserBackendReqHandlerMut for Device {
     }
 
     fn set_features(&mut self, features: u64) -> Result<()> {
-        if features & !self.disk.features() != 0 {
+        if features & !self.disk.known_features() != 0 {
             return Err(Error::FeatureMismatch);
         }
         self.features = features;

@@ -88,6 +88,12 @@ impl Disk {
         always | ring | if self.is_read_only { RO } else { DISCARD | WRITE_ZEROES }
     }
 
+    /// What a guest may have agreed to, which stays so when its front end connects again: the array may have become
+    /// read-only since, or writable.
+    pub(super) fn known_features(&self) -> u64 {
+        self.features() | feature::RO | feature::DISCARD | feature::WRITE_ZEROES
+    }
+
     /// The export's name, cut off or filled with zeroes.
     pub(super) fn serial(&self) -> [u8; SERIAL_BYTES] {
         let mut serial = [0; SERIAL_BYTES];

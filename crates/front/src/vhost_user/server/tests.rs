@@ -396,6 +396,22 @@ fn a_ring_that_was_stopped_starts_where_it_is_said_to_be_then() {
 }
 
 #[test]
+fn a_guest_comes_back_to_a_disk_that_is_read_only_meanwhile() {
+    let served = Served::new();
+    let mut front = served.start(1);
+    let writable = front.number(message::GET_FEATURES).expect("an answer");
+    drop(front);
+    let served_later = Served::with("?ro", Budget::default(), IoChoice::Auto);
+    let mut front = served_later.start(1);
+    let features = writable.to_le_bytes();
+    front.acknowledged(message::SET_FEATURES, &features, &[]).expect("it knows them");
+    assert_eq!(ask(front.guest(), 0, Ask::Discard(0, 1)), 1);
+    assert_eq!(ask(front.guest(), 0, Ask::Read(0, 512)), 0);
+    drop(front);
+    served.end();
+}
+
+#[test]
 fn a_server_that_closes_answers_nothing_more_and_ends_long_ranges_though_a_ring_drains() {
     let served = Served::of_size(8 << 30, "", Budget::default(), IoChoice::Auto);
     served.hang(PIECE_SECTORS);
