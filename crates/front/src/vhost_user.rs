@@ -16,6 +16,7 @@
 //! - `disk`: what the guest is told of the disk.
 //! - `record`: which requests are under way, kept where a later process of ours finds it.
 //! - `memory`, `guard`: guest memory, and what happens when it is taken away.
+//! - `message`: whether a message is there as a whole.
 //! - `padded`: a message that the crate does not take from User-Mode Linux.
 //! - [`client`]: the other end, small, for tests.
 
@@ -26,6 +27,7 @@ mod disk;
 mod event;
 mod guard;
 mod memory;
+mod message;
 mod padded;
 mod record;
 mod request;

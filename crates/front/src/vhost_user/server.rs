@@ -34,11 +34,16 @@ use crate::volume::{Volume, VolumePart};
 
 use super::device::{Device, Lanes, Order};
 use super::disk::Disk;
+use super::message;
 use super::padded::{self, PaddedTable};
 use super::ring::{Client, Ring, Terms, Trouble};
 
 /// How long a server waits after the system refused it a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
+
+/// How long half a message is waited for, and between two looks for the other half.
+const HALF_WITHIN: Duration = Duration::from_secs(5);
+const HALF_PAUSE: Duration = Duration::from_millis(10);
 
 /// A running server. Dropping it disconnects its client without waiting for it.
 #[derive(Debug)]
@@ -319,11 +324,12 @@ impl Shared {
         line: &Line,
         listener: &UnixListener,
     ) -> Option<UnixStream> {
-        let mut has_spoken = false;
-        loop {
-            let [has_message, has_newcomer] =
-                self.wait_for([line.socket.as_fd(), listener.as_fd()]);
+        let (mut has_spoken, mut half_since) = (false, None);
+        while !line.is_gone() {
+            let [has_some, has_newcomer] = self.wait_for([line.socket.as_fd(), listener.as_fd()]);
+            let has_message = has_some && message::is_whole(&line.socket);
             if has_message {
+                half_since = None;
                 match hear_one(device, handler, line) {
                     Ok(()) => has_spoken = true,
                     Err(Error::Disconnected) => return None,
@@ -340,8 +346,15 @@ impl Shared {
                 }
                 let by = &line.peer;
                 tracing::warn!(peer, by, "a client is refused: the disk has one already");
+            } else if has_some {
+                if half_since.get_or_insert_with(Instant::now).elapsed() > HALF_WITHIN {
+                    line.tell_why(&"it does not end its message");
+                    return None;
+                }
+                thread::sleep(HALF_PAUSE);
             }
         }
+        None
     }
 
     fn is_closing(&self) -> bool {

@@ -481,6 +481,20 @@ fn messages_of_chance_harm_nobody_else() {
 }
 
 #[test]
+fn half_a_message_keeps_no_other_client_away() {
+    let served = Served::new();
+    let message = framed(message::SET_FEATURES, 1, &[0; 8]);
+    for bytes in [3, 12, 15] {
+        let mut half = FrontEnd::connect(&served.path(), guest(1)).expect("it listens");
+        half.send_raw(&message[..bytes], &[]).expect("it listens");
+        let mut front = served.start(1);
+        assert!(half.is_cut_off(PATIENCE));
+        assert_eq!(ask(front.guest(), 0, Ask::Flush), 0);
+    }
+    served.end();
+}
+
+#[test]
 fn half_a_message_keeps_nobody_from_closing_the_server() {
     let served = Served::new();
     let mut front = served.start(1);
