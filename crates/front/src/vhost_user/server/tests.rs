@@ -192,6 +192,13 @@ impl Served {
         self.disk.shared.hanging.lock().expect("no panic").clear();
     }
 
+    /// Waits until the server knows that its client has left, of which something hangs.
+    fn know_that_it_left(&self) {
+        while !self.server.0.seat().as_ref().is_some_and(|line| line.is_gone()) {
+            thread::yield_now();
+        }
+    }
+
     /// It serves still, whatever was done to it.
     fn end(self) {
         let mut front = self.start(1);
@@ -342,6 +349,7 @@ fn a_ring_that_stops_at_once_does_what_the_process_before_had_begun() {
     front.guest().ask(0, 0, Ask::Write(64, &[7; 512]));
     assert_eq!(ask_slot(front.guest(), 1, Ask::Flush), 0, "the write was taken before");
     let guest = front.leave();
+    served.know_that_it_left();
     served.let_go();
     let mut front = FrontEnd::connect(&served.path(), guest).expect("it listens");
     front.agree().expect("it is served");
@@ -461,6 +469,7 @@ fn a_client_waits_until_the_one_before_has_nothing_under_way() {
     let mut guest = first.leave();
     let mut second = FrontEnd::connect(&served.path(), self::guest(1)).expect("it listens");
     second.order(message::GET_FEATURES, &[], &[]).expect("it listens");
+    served.know_that_it_left();
     served.let_go();
     second.number(message::GET_FEATURES).expect("it is heard in the end");
     let bytes = served.disk.shared.bytes.lock().expect("no panic")[64 * 512];

@@ -291,6 +291,7 @@ fn what_was_under_way_is_done_again_for_a_guest_that_reconnects() {
     front.guest().kick(1);
     assert_eq!(front.guest().wait(1, PATIENCE), Some((SLOTS, 0)), "all of them were taken");
     let guest = front.leave();
+    served.know_that_it_left();
     served.let_go();
     // As if none of them had been done: the answers are to tell the truth all the same.
     let mut front = FrontEnd::connect(&served.path(), guest).expect("it listens");
