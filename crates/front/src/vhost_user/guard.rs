@@ -87,15 +87,20 @@ impl Place {
         self.changes.fetch_add(1, Ordering::Release);
     }
 
-    /// Its range, start and length of one time. None: it has none, or is being changed, and so is not of a thread that
-    /// touches memory.
+    /// Its range. None: it has none, or is being changed, and so is not of a thread that touches memory.
     fn range(&self) -> Option<Range<usize>> {
+        let both = || (self.start.load(Ordering::Relaxed), self.bytes.load(Ordering::Relaxed));
+        let (start, bytes) = self.at_one_time(both)?;
+        (start != 0).then(|| start..start + bytes)
+    }
+
+    /// Reads, and believes it if nothing has changed meanwhile.
+    fn at_one_time<T>(&self, read: impl FnOnce() -> T) -> Option<T> {
         let changes = self.changes.load(Ordering::Acquire);
-        let start = self.start.load(Ordering::Relaxed);
-        let bytes = self.bytes.load(Ordering::Relaxed);
+        let read = read();
         fence(Ordering::Acquire);
-        let is_whole = changes.is_multiple_of(2) && self.changes.load(Ordering::Relaxed) == changes;
-        (is_whole && start != 0).then(|| start..start + bytes)
+        let is_same = self.changes.load(Ordering::Relaxed) == changes;
+        (changes.is_multiple_of(2) && is_same).then_some(read)
     }
 
     /// Maps zeroes over its range. False: the system refused.
