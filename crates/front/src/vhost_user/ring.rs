@@ -636,7 +636,7 @@ impl<V: VolumePart + 'static> Ring<V> {
     fn end(&self, Completion { tag, result }: Completion) -> usize {
         let under_way = self.under_way.borrow_mut().remove(tag);
         let data = under_way.payload.as_ref().map_or(0, |payload| payload.len());
-        if result == Err(RequestError::Stopped) {
+        if result == Err(RequestError::Stopped) && !self.is_abandoned() {
             // The guest is told nothing from here on: the request stays on record, and the next process does it.
             self.give_up(&Trouble::Stopped);
         }
