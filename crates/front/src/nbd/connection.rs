@@ -429,8 +429,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
                 false => engine::Request::WriteZeroes { sector, sectors, fua: false },
             }
         };
-        let is_over =
-            || self.is_gone.get() || self.place.is_over() || self.transport.is_hung_up();
+        let is_over = || self.is_gone.get() || self.place.is_over() || self.transport.is_hung_up();
         let (place, writes) = ((&self.volume, &*self.lane), &self.terms.writes);
         do_in_pieces(place, writes, start..end, work, is_over).await
     }
