@@ -5,6 +5,7 @@
 
 use std::ffi::{CString, c_int, c_long, c_void};
 use std::io::Error;
+use std::sync::{Mutex, PoisonError};
 use std::{env, ptr};
 
 /// `NT_X86_XSTATE`.
@@ -17,10 +18,15 @@ const XMM0: std::ops::Range<usize> = 160..176;
 /// `user_regs_struct`: nothing of it is looked at.
 const PEEKED: usize = 0;
 
+/// The library puts a set together in one place: of two threads at once it sends one away with `EBUSY`. User-Mode Linux
+/// has one that asks.
+static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
+
 type Ptrace = unsafe extern "C" fn(c_int, c_int, *mut c_void, *mut c_void) -> c_long;
 
 #[test]
 fn a_short_register_set_is_refused_by_the_kernel_and_completed_by_the_library() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let (kernel, library): (Ptrace, Ptrace) = (by_system_call, preloaded());
     let child = Stopped::new();
     let whole = child.registers();
@@ -43,6 +49,7 @@ fn a_short_register_set_is_refused_by_the_kernel_and_completed_by_the_library() 
 
 #[test]
 fn the_library_clears_the_bits_of_amx_in_a_set_that_it_completes() {
+    let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(PoisonError::into_inner);
     let child = Stopped::new();
     let whole = child.registers();
     let mut short = whole[..whole.len() - 64].to_vec();
