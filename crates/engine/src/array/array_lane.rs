@@ -636,7 +636,8 @@ impl ArrayLane {
             if self.array.rules.keep(Rule::FlushesWaitForWhatIsBehind) {
                 self.what_is_behind_is_elsewhere().await?;
             }
-            let is_recorded = self.array.views.is_settled_up_to(&self.array.views.current());
+            let is_recorded = !self.array.rules.keep(Rule::WritesPastFailedMembersWait)
+                || self.array.views.is_settled_up_to(&self.array.views.current());
             news = self.array.failed_meanwhile(&view, &failed);
             if is_recorded && news.is_empty() {
                 return behind.tell(told);
