@@ -1,13 +1,14 @@
-use std::os::unix::fs::PermissionsExt;
-
 use super::*;
 
 /// A helper that says in a file what it is asked, and ends with `status`. It hands nothing over.
 fn helper(folder: &Path, status: u8) -> PathBuf {
     let path = folder.join("helper");
     let text = format!("#!/bin/sh\necho \"$@\" >> {}/asked\nexit {status}\n", folder.display());
-    fs::write(&path, text).expect("room");
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).expect("a mode");
+    // By another process: a program that a test beside this one starts at that moment would have it open to write, and
+    // the kernel runs no such file.
+    let write = r#"printf %s "$1" >"$0" && chmod 700 "$0""#;
+    let written = Command::new("sh").arg("-c").arg(write).arg(&path).arg(text).status();
+    assert!(written.expect("sh runs").success());
     path
 }
 
