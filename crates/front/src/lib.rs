@@ -11,8 +11,12 @@
 //! - [`host_device`]: a block device of this host as which an array is served.
 //! - [`loop_device`]: a loop device over that file.
 //! - [`nbd_device`]: a device of the host's nbd driver.
+//!
+//! The kernel writes what it holds back of such a device to make room in memory. So a program that serves one says
+//! `PR_SET_IO_FLUSHER` before it starts its lanes, and locks its memory: else both may wait for each other.
 
 pub mod address;
+mod arrivals;
 pub mod device;
 pub mod flushes;
 pub mod fuse;

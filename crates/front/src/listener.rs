@@ -7,7 +7,8 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use rustix::fs::Mode;
@@ -206,6 +207,58 @@ impl Listener {
         self.file.iter().for_each(SocketFile::remove);
         // A socket that cannot be shut down any more is shut down.
         let _ = rustix::net::shutdown(self.as_fd(), Shutdown::Both);
+    }
+}
+
+/// A listener that is made anew where clients do not find it any more.
+#[derive(Debug)]
+pub(crate) struct Renewable {
+    listener: Mutex<Listener>,
+    renewals: AtomicU64,
+}
+
+impl Renewable {
+    /// Tells the log what the operator must know about it.
+    pub(crate) fn new(listener: Listener) -> Renewable {
+        for warning in listener.warnings() {
+            tracing::warn!(front = %listener.address(), "{warning}");
+        }
+        Renewable { listener: Mutex::new(listener), renewals: AtomicU64::new(0) }
+    }
+
+    /// How often it was made anew. Who asks before a [duplicate](Self::duplicate) notices one that comes in between.
+    pub(crate) fn renewals(&self) -> u64 {
+        self.renewals.load(Ordering::Acquire)
+    }
+
+    /// One more descriptor.
+    pub(crate) fn duplicate(&self) -> io::Result<OwnedFd> {
+        self.lock().as_fd().try_clone_to_owned()
+    }
+
+    /// Makes a Unix socket anew whose file is not there any more, or is another one that is no socket of a running
+    /// process. True: it was, and whoever accepts there must hear of it. Not for a lane's thread.
+    pub(crate) fn renew(&self, is_closing: impl Fn() -> bool) -> Result<bool, ListenError> {
+        let place = self.lock().place();
+        // Nothing is locked meanwhile: it may wait for who answers there.
+        let Some(renewed) = place.renewed()? else { return Ok(false) };
+        let mut listener = self.lock();
+        if is_closing() {
+            return Ok(false);
+        }
+        *listener = renewed;
+        drop(listener);
+        self.renewals.fetch_add(1, Ordering::Release);
+        Ok(true)
+    }
+
+    /// As [`Listener::shut_down`].
+    pub(crate) fn shut_down(&self) {
+        self.lock().shut_down();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Listener> {
+        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -20,7 +20,6 @@
 //! - [`pairs`]: connections whose other ends the kernel's driver has.
 //! - [`client`]: the other end, small, for tests and tools.
 
-mod arrivals;
 pub mod batch;
 pub mod budget;
 pub mod client;

@@ -217,9 +217,6 @@ impl NbdDevice {
         server: &PairServer,
         cut_off: &[ConnectionNumber],
     ) -> Result<(), NbdDeviceError> {
-        // What is written to make room in memory may wait for this very thread: none of its own allocations may wait
-        // for that in turn.
-        let _ = rustix::process::configure_io_flusher_behavior(true);
         Ok(self.give(&Driver::find()?, server, cut_off)?)
     }
 

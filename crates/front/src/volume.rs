@@ -18,6 +18,12 @@ pub trait Volume {
     /// On how many lanes it runs, counted from lane 0.
     fn lane_count(&self) -> usize;
 
+    /// All of these lanes.
+    fn lane_ids(&self) -> impl Iterator<Item = LaneId> {
+        let id = |index| LaneId(u16::try_from(index).expect("lanes are counted in 16 bits"));
+        (0..self.lane_count()).map(id)
+    }
+
     /// Runs `setup` on a lane with the volume's part there; it may spawn tasks.
     fn run_on(
         &self,

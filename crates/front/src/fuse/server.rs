@@ -6,7 +6,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
-use mdspace_engine::lane::LaneId;
 use mdspace_io::Socket;
 
 use crate::partial_writes::PartialWrites;
@@ -71,13 +70,9 @@ impl FuseServer {
             serving: Mutex::new(lanes),
             lane_left: Condvar::new(),
         });
-        for (lane, device) in devices.into_iter().enumerate() {
-            let presence = Presence { lane, shared: shared.clone() };
-            let id = LaneId(u16::try_from(lane).expect("lanes are counted in 16 bits"));
+        for (id, device) in volume.lane_ids().zip(devices) {
+            let presence = Presence { lane: id.0.into(), shared: shared.clone() };
             volume.run_on(id, move |part, lane, io| {
-                // The kernel may wait for this thread to make room in memory: none of its own allocations may
-                // wait for that in turn. Other users than root may not say so.
-                let _ = rustix::process::configure_io_flusher_behavior(true);
                 let device = Socket::polled(device);
                 Connection::start(lane, io, device, part.clone(), presence);
             });

@@ -115,7 +115,7 @@ fn a_listener_that_ends_leaves_the_next_one_its_file() {
     let ended = std::sync::atomic::AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
-            while !ended.load(std::sync::atomic::Ordering::Relaxed) {
+            while !ended.load(Ordering::Relaxed) {
                 drop(Listener::bind(&address));
             }
         });
@@ -126,7 +126,7 @@ fn a_listener_that_ends_leaves_the_next_one_its_file() {
                 drop(next);
             }
         }
-        ended.store(true, std::sync::atomic::Ordering::Relaxed);
+        ended.store(true, Ordering::Relaxed);
         assert_eq!(lost, 0);
     });
 }

@@ -7,6 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_io::Lineage;
 
+use crate::address::Address;
+
 use super::request::Framing;
 use super::wire::{PAYLOAD_BYTES_MAX, STRING_BYTES_MAX, export_flag};
 
@@ -120,6 +122,11 @@ impl Exports {
     pub fn read_only(mut self) -> Exports {
         self.list.iter_mut().for_each(|export| export.read_only = true);
         self
+    }
+
+    /// The same exports, for clients that may only read where the address of their front says so.
+    pub fn at(self, address: &Address) -> Exports {
+        if address.read_only { self.read_only() } else { self }
     }
 
     /// The same exports, read-only for clients that connect while this switch is on.

@@ -17,17 +17,17 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::lane::Lane;
 use mdspace_io::{LaneIo, Socket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, Shutdown, SocketFlags, SocketType, socketpair};
 
+use crate::arrivals::Arrivals;
 use crate::partial_writes::PartialWrites;
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
 
-use super::arrivals::Arrivals;
 use super::budget::Budget;
 use super::connection::{Connection, Place, Terms};
 use super::export::{Export, Exports};
@@ -58,7 +58,7 @@ struct Shared {
     exports: Arc<Exports>,
     partial_writes: PartialWrites,
     closing: AtomicBool,
-    lanes: Vec<Arrivals<Presence>>,
+    lanes: Vec<Arrivals<(OwnedFd, Presence)>>,
     /// Those that have requests, or may get some.
     wires: Mutex<Vec<Arc<Wire>>>,
     /// Counts changes of these.
@@ -116,13 +116,9 @@ impl PairServer {
             changes: AtomicU64::new(0),
             wire_left: Condvar::new(),
         });
-        for index in 0..volume.lane_count() {
-            let shared = shared.clone();
-            let id = LaneId(u16::try_from(index).expect("lanes are counted in 16 bits"));
+        for id in volume.lane_ids() {
+            let (shared, index) = (shared.clone(), usize::from(id.0));
             volume.run_on(id, move |part, lane, io| {
-                // The kernel may wait for this thread to make room in memory: none of its own allocations may
-                // wait for that in turn. Other users than root may not say so.
-                let _ = rustix::process::configure_io_flusher_behavior(true);
                 lane.spawn(shared.serve(index, lane.clone(), io.clone(), part.clone()));
             });
         }
@@ -154,12 +150,7 @@ impl PairServer {
         self.0.change(|wires| wires.push(wire.clone()));
         let known = RefCell::default();
         let presence = Presence { wire, shared: self.0.clone(), known };
-        let lane = &self.0.lanes[number.0 % self.0.lanes.len()];
-        lane.push(ours, presence);
-        // A close that came in between has not seen this one, and its lane takes no more.
-        if self.0.is_closing() {
-            lane.turn_away();
-        }
+        self.0.lanes[number.0 % self.0.lanes.len()].push((ours, presence));
         Ok(theirs)
     }
 
@@ -201,12 +192,13 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
+        // Before the list is looked at: what comes later has not begun.
+        self.lanes.iter().for_each(Arrivals::turn_away);
         for wire in self.wires().iter() {
             // One that cannot be shut down any more is.
             let _ = rustix::net::shutdown(&wire.socket, Shutdown::Both);
             wire.waiting.wake();
         }
-        self.lanes.iter().for_each(Arrivals::wake);
     }
 
     /// A panic on one lane leaves the list as usable as it was.
@@ -231,8 +223,7 @@ impl Shared {
         let writes = self.partial_writes.beside();
         lane.spawn(writes.watch());
         let nothing = Budget::new(0);
-        let is_closing = || self.is_closing();
-        while let Some((socket, presence)) = self.lanes[index].next(is_closing).await {
+        while let Some((socket, presence)) = self.lanes[index].next().await {
             let socket = match Socket::new(socket) {
                 Ok(socket) => socket,
                 Err(error) => {

@@ -4,23 +4,23 @@ use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::os::fd::{AsFd, OwnedFd};
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::lane::Lane;
 use mdspace_io::{LaneIo, Socket};
 use rustix::net::{Shutdown, sockopt};
 
 use crate::address::Address;
-use crate::listener::{ListenError, Listener};
+use crate::arrivals::Arrivals;
+use crate::listener::{ListenError, Listener, Renewable};
 use crate::partial_writes::PartialWrites;
 use crate::peer::{self, Who};
 use crate::tls::Identity;
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
 
-use super::arrivals::Arrivals;
 use super::budget::Budget;
 use super::connection::{Connection, Place, Terms};
 use super::export::Exports;
@@ -81,9 +81,7 @@ pub struct StillConnected {
 #[derive(Debug)]
 struct Shared {
     address: Address,
-    listener: Mutex<Listener>,
-    /// How often it was made anew.
-    renewals: AtomicU64,
+    listener: Renewable,
     exports: Arc<Exports>,
     /// The same while clients may only read.
     read_only_exports: Arc<Exports>,
@@ -93,7 +91,7 @@ struct Shared {
     closing: AtomicBool,
     /// The accepting task, while it waits.
     accepting: SharedWait,
-    lanes: Vec<Arrivals<Presence>>,
+    lanes: Vec<Arrivals<(OwnedFd, Presence)>>,
     clients: Mutex<Clients>,
     client_left: Condvar,
 }
@@ -142,18 +140,11 @@ impl Keeper {
             let directory = identity.directory().display();
             tracing::info!(front = %shared.address, "certificates of {directory} were read anew");
         }
-        let place = shared.listener().place();
-        // Nothing is locked meanwhile: it may wait for who answers there.
-        let Some(renewed) = place.renewed()? else { return Ok(false) };
-        let mut listener = shared.listener();
-        if shared.is_closing() {
-            return Ok(false);
+        let renewed = shared.listener.renew(|| shared.is_closing())?;
+        if renewed {
+            shared.accepting.wake();
         }
-        *listener = renewed;
-        drop(listener);
-        shared.renewals.fetch_add(1, Ordering::Release);
-        shared.accepting.wake();
-        Ok(true)
+        Ok(renewed)
     }
 }
 
@@ -166,16 +157,11 @@ impl Server {
         limits: ServerLimits,
         volume: &V,
     ) -> Server {
-        for warning in listener.warnings() {
-            tracing::warn!(front = %listener.address(), "{warning}");
-        }
-        let read_only = listener.address().read_only;
-        let exports = if read_only { exports.read_only() } else { exports };
+        let exports = exports.at(listener.address());
         let shared = Arc::new(Shared {
             address: listener.address().clone(),
             identity: listener.identity().cloned(),
-            listener: Mutex::new(listener),
-            renewals: AtomicU64::new(0),
+            listener: Renewable::new(listener),
             read_only_exports: Arc::new(exports.clone().read_only()),
             exports: Arc::new(exports),
             limits,
@@ -185,9 +171,8 @@ impl Server {
             clients: Mutex::default(),
             client_left: Condvar::new(),
         });
-        for index in 0..volume.lane_count() {
-            let shared = shared.clone();
-            let id = LaneId(u16::try_from(index).expect("lanes are counted in 16 bits"));
+        for id in volume.lane_ids() {
+            let (shared, index) = (shared.clone(), usize::from(id.0));
             volume.run_on(id, move |part, lane, io| {
                 if index == 0 {
                     lane.spawn(shared.clone().accept(lane.clone(), io.clone()));
@@ -216,16 +201,9 @@ impl Server {
     /// Who is still connected after `patience`; at once nobody, when the last one leaves. A client
     /// that has gone may not have been noticed yet.
     pub fn clients_that_stay(&self, patience: Duration) -> Vec<String> {
-        let until = Instant::now() + patience;
-        let mut clients = self.0.clients();
-        while !clients.present.is_empty() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.0.client_left.wait_timeout(clients, left);
-            clients = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let are_there = |clients: &mut Clients| !clients.present.is_empty();
+        let waited = self.0.client_left.wait_timeout_while(self.0.clients(), patience, are_there);
+        let (clients, _) = waited.unwrap_or_else(PoisonError::into_inner);
         clients.present.values().map(|client| client.peer.clone()).collect()
     }
 
@@ -260,22 +238,21 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.listener().shut_down();
+        self.listener.shut_down();
         self.accepting.wake();
+        // Before the list is looked at: who comes later has not begun.
+        self.lanes.iter().for_each(Arrivals::turn_away);
         for client in self.clients().present.values() {
             client.disconnect();
         }
-        self.lanes.iter().for_each(Arrivals::wake);
         self.limits.budget.wake_all();
     }
 
     /// Accepts clients and spreads them over the lanes.
     async fn accept(self: Arc<Self>, lane: Rc<Lane>, io: LaneIo) {
         while !self.is_closing() {
-            // Before the duplicate: a listener that comes in between is noticed.
-            let renewals = self.renewals.load(Ordering::Acquire);
-            let duplicate = self.listener().as_fd().try_clone_to_owned();
-            match duplicate.and_then(Socket::new) {
+            let renewals = self.listener.renewals();
+            match self.listener.duplicate().and_then(Socket::new) {
                 Ok(listener) => self.accept_at(&listener, renewals, &lane, &io).await,
                 Err(error) => {
                     tracing::error!(%error, "cannot accept clients");
@@ -312,12 +289,8 @@ impl Shared {
     /// Waits for `work`, but gives it up once the server is closing, or listens anew: on a Unix socket a
     /// shutdown does not end an accept that the ring has under way.
     async fn unless_over<T>(&self, renewals: u64, work: impl Future<Output = T>) -> Option<T> {
-        let is_over = || self.is_closing() || self.renewals.load(Ordering::Acquire) != renewals;
+        let is_over = || self.is_closing() || self.listener.renewals() != renewals;
         self.accepting.unless(is_over, work).await
-    }
-
-    fn listener(&self) -> MutexGuard<'_, Listener> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Gives a client to the lane with the fewest.
@@ -344,12 +317,7 @@ impl Shared {
         clients.present.insert(number, client);
         drop(clients);
         let presence = Presence { number, shared: self.clone() };
-        self.lanes[lane].push(theirs, presence);
-        // A close that came in between has not seen this client, and its lane takes no more.
-        if self.is_closing() {
-            self.lanes[lane].turn_away();
-            self.clients().present.values().for_each(Client::disconnect);
-        }
+        self.lanes[lane].push((theirs, presence));
     }
 
     /// Serves the clients that come to one lane.
@@ -362,8 +330,7 @@ impl Shared {
     ) {
         let writes = self.limits.partial_writes.beside();
         lane.spawn(writes.watch());
-        let is_closing = || self.is_closing();
-        while let Some((socket, presence)) = self.lanes[index].next(is_closing).await {
+        while let Some((socket, presence)) = self.lanes[index].next().await {
             let socket = match Socket::new(socket) {
                 Ok(socket) => socket,
                 Err(error) => {

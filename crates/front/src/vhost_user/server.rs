@@ -5,28 +5,27 @@
 //! that the one before asked for is under way: a virtual machine that starts again never meets late writes of its
 //! former life.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::BTreeMap;
 use std::fmt;
-use std::future::poll_fn;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::os::unix::net::UnixStream;
 use std::rc::Rc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
-use std::task::{Poll, Waker};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::lane::Lane;
 use mdspace_io::LaneIo;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::net::Shutdown;
 use vhost::vhost_user::{BackendReqHandler, Error};
 
 use crate::address::Address;
-use crate::listener::{ListenError, Listener};
+use crate::arrivals::Arrivals;
+use crate::listener::{ListenError, Listener, Renewable};
 use crate::nbd::{Budget, Exports};
 use crate::partial_writes::PartialWrites;
 use crate::peer;
@@ -64,9 +63,7 @@ pub struct Keeper(Weak<Shared>);
 #[derive(Debug)]
 struct Shared {
     address: Address,
-    listener: Mutex<Listener>,
-    /// How often it was made anew.
-    renewals: AtomicU64,
+    listener: Renewable,
     exports: Exports,
     budget: Budget,
     partial_writes: PartialWrites,
@@ -75,7 +72,8 @@ struct Shared {
     news: OwnedFd,
     seat: Mutex<Option<Arc<Line>>>,
     seat_is_free: Condvar,
-    lanes: Vec<Arrivals>,
+    /// The orders to each.
+    lanes: Vec<Arrivals<Order>>,
 }
 
 /// The connection to a client.
@@ -89,34 +87,16 @@ struct Line {
     is_told: AtomicBool,
 }
 
-/// Orders on their way to a lane.
-#[derive(Debug, Default)]
-struct Arrivals(Mutex<Waiting>);
-
-#[derive(Default)]
-struct Waiting {
-    orders: VecDeque<Order>,
-    lane: Option<Waker>,
-    is_closed: bool,
-}
-
 impl Keeper {
     /// Makes a socket anew whose file is not there any more, or is another one that is no socket of a running process.
     /// True: it was. Not for a lane's thread.
     pub fn keep(&self) -> Result<bool, ListenError> {
         let Some(shared) = self.0.upgrade() else { return Ok(false) };
-        let place = shared.listener().place();
-        // Nothing is locked meanwhile: it may wait for who answers there.
-        let Some(renewed) = place.renewed()? else { return Ok(false) };
-        let mut listener = shared.listener();
-        if shared.is_closing() {
-            return Ok(false);
+        let renewed = shared.listener.renew(|| shared.is_closing())?;
+        if renewed {
+            shared.wake();
         }
-        *listener = renewed;
-        drop(listener);
-        shared.renewals.fetch_add(1, Ordering::Release);
-        shared.wake();
-        Ok(true)
+        Ok(renewed)
     }
 }
 
@@ -130,14 +110,10 @@ impl Server {
         partial_writes: PartialWrites,
         volume: &V,
     ) -> io::Result<Server> {
-        for warning in listener.warnings() {
-            tracing::warn!(front = %listener.address(), "{warning}");
-        }
-        let exports = if listener.address().read_only { exports.read_only() } else { exports };
+        let exports = exports.at(listener.address());
         let shared = Arc::new(Shared {
             address: listener.address().clone(),
-            listener: Mutex::new(listener),
-            renewals: AtomicU64::new(0),
+            listener: Renewable::new(listener),
             exports,
             budget,
             partial_writes,
@@ -152,9 +128,8 @@ impl Server {
             move || shared.run()
         };
         thread::Builder::new().name("vhost-user".into()).spawn(run)?;
-        for index in 0..volume.lane_count() {
-            let shared = shared.clone();
-            let id = LaneId(u16::try_from(index).expect("lanes are counted in 16 bits"));
+        for id in volume.lane_ids() {
+            let (shared, index) = (shared.clone(), usize::from(id.0));
             volume.run_on(id, move |part, lane, io| {
                 lane.spawn(shared.serve(index, lane.clone(), io.clone(), part.clone()));
             });
@@ -180,16 +155,9 @@ impl Server {
     /// Who is still connected after `patience`; at once nobody, when the client leaves. One that has gone may not have
     /// been noticed yet.
     pub fn clients_that_stay(&self, patience: Duration) -> Vec<String> {
-        let until = Instant::now() + patience;
-        let mut seat = self.0.seat();
-        while seat.is_some() {
-            let left = until.saturating_duration_since(Instant::now());
-            if left.is_zero() {
-                break;
-            }
-            let waited = self.0.seat_is_free.wait_timeout(seat, left);
-            seat = waited.unwrap_or_else(PoisonError::into_inner).0;
-        }
+        let is_taken = |seat: &mut Option<Arc<Line>>| seat.is_some();
+        let waited = self.0.seat_is_free.wait_timeout_while(self.0.seat(), patience, is_taken);
+        let (seat, _) = waited.unwrap_or_else(PoisonError::into_inner);
         seat.iter().map(|line| line.peer.clone()).collect()
     }
 
@@ -215,7 +183,7 @@ impl Shared {
     /// The thread.
     fn run(self: Arc<Self>) {
         while !self.is_closing() {
-            let renewals = self.renewals.load(Ordering::Acquire);
+            let renewals = self.listener.renewals();
             match self.open_listener() {
                 Ok(listener) => self.take_clients_at(&listener, renewals),
                 Err(error) => {
@@ -228,7 +196,7 @@ impl Shared {
     }
 
     fn open_listener(&self) -> io::Result<UnixListener> {
-        let listener = UnixListener::from(self.listener().as_fd().try_clone_to_owned()?);
+        let listener = UnixListener::from(self.listener.duplicate()?);
         // A client may be gone again when it is accepted.
         listener.set_nonblocking(true)?;
         Ok(listener)
@@ -236,7 +204,7 @@ impl Shared {
 
     /// Serves one client after another, until the server closes or listens anew.
     fn take_clients_at(self: &Arc<Self>, listener: &UnixListener, renewals: u64) {
-        let is_over = || self.is_closing() || self.renewals.load(Ordering::Acquire) != renewals;
+        let is_over = || self.is_closing() || self.listener.renewals() != renewals;
         let mut next = None;
         while !is_over() {
             let client = next.take().or_else(|| self.accept(listener));
@@ -365,7 +333,7 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.listener().shut_down();
+        self.listener.shut_down();
         if let Some(line) = &*self.seat() {
             line.disconnect();
         }
@@ -375,10 +343,6 @@ impl Shared {
     fn wake(&self) {
         // A full counter has woken the thread too.
         let _ = rustix::io::write(&self.news, &1_u64.to_ne_bytes());
-    }
-
-    fn listener(&self) -> MutexGuard<'_, Listener> {
-        self.listener.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn seat(&self) -> MutexGuard<'_, Option<Arc<Line>>> {
@@ -479,62 +443,12 @@ impl Client for Line {
     }
 }
 
-impl Arrivals {
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn push(&self, order: Order) {
-        let mut waiting = self.lock();
-        if waiting.is_closed {
-            return;
-        }
-        waiting.orders.push_back(order);
-        let lane = waiting.lane.take();
-        drop(waiting);
-        lane.into_iter().for_each(Waker::wake);
-    }
-
-    /// The next order; `None` when there will be none.
-    async fn next(&self) -> Option<Order> {
-        poll_fn(|context| {
-            let mut waiting = self.lock();
-            match waiting.orders.pop_front() {
-                Some(order) => Poll::Ready(Some(order)),
-                None if waiting.is_closed => Poll::Ready(None),
-                None => {
-                    waiting.lane = Some(context.waker().clone());
-                    Poll::Pending
-                }
-            }
-        })
-        .await
-    }
-
-    /// Takes no more orders.
-    fn close(&self) {
-        let mut waiting = self.lock();
-        waiting.is_closed = true;
-        let lane = waiting.lane.take();
-        drop(waiting);
-        lane.into_iter().for_each(Waker::wake);
-    }
-}
-
 /// Drops what comes too late: whoever waits for it learns that the lane has ended.
-struct Closing<'a>(&'a Arrivals);
+struct Closing<'a>(&'a Arrivals<Order>);
 
 impl Drop for Closing<'_> {
     fn drop(&mut self) {
-        self.0.close();
-        let orders = std::mem::take(&mut self.0.lock().orders);
-        drop(orders);
-    }
-}
-
-impl fmt::Debug for Waiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} orders", self.orders.len())
+        self.0.turn_away();
     }
 }
 

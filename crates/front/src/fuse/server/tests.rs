@@ -4,6 +4,7 @@ use std::sync::mpsc;
 use std::thread;
 
 use mdspace_engine::lane::Lane;
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::request::{Queue, Request};
 use mdspace_io::{LaneIo, Lanes, LanesConfig};
 

@@ -2,6 +2,7 @@ use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::request::{Queue, Request};
 use mdspace_io::{Lanes, LanesConfig};
 

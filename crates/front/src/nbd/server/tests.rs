@@ -7,7 +7,9 @@ use std::pin::pin;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::task::{Context, Wake};
 use std::thread::{self, Thread};
+use std::time::Instant;
 
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::request::{Queue, Request};
 use mdspace_io::{Lanes, LanesConfig};
 
@@ -235,6 +237,14 @@ fn others_go(served: &Served, last: &mut (UnixStream, Client)) {
     }
 }
 
+/// Ends what hangs until nobody else is there, and the server.
+fn all_go(served: Served) {
+    let mut last = served.connect();
+    others_go(&served, &mut last);
+    drop(last);
+    served.end();
+}
+
 #[test]
 fn a_part_of_a_block_waits_for_one_piece_of_a_long_range() {
     let limits = ServerLimits::default();
@@ -258,10 +268,7 @@ fn a_part_of_a_block_waits_for_one_piece_of_a_long_range() {
 fn a_long_range_ends_with_its_client() {
     let served = Served::new(ServerLimits::default());
     drop(zeroing(&served));
-    let mut other = served.connect();
-    others_go(&served, &mut other);
-    drop(other);
-    served.end();
+    all_go(served);
 }
 
 /// It has as many requests as it may: nothing more is read of it.
@@ -270,10 +277,7 @@ fn a_long_range_ends_with_a_client_that_is_not_read() {
     let session = Limits { requests: 1, ..Limits::default() };
     let served = Served::new(ServerLimits { session, ..ServerLimits::default() });
     drop(zeroing(&served));
-    let mut other = served.connect();
-    others_go(&served, &mut other);
-    drop(other);
-    served.end();
+    all_go(served);
 }
 
 /// It stays connected, and takes its answers.

@@ -1,6 +1,8 @@
 use std::cell::RefCell;
 use std::collections::HashSet;
+use std::sync::atomic::AtomicU64;
 
+use mdspace_engine::lane::LaneId;
 use mdspace_engine::memory::Source;
 use mdspace_engine::request::{Queue, Request, RequestError};
 use mdspace_io::{IoChoice, Lanes, LanesConfig};
