@@ -181,15 +181,24 @@ pub fn let_go(device: impl AsFd) -> io::Result<()> {
 /// Devices over a file of this place whose server is gone. Whoever asks has the place for itself: they were left by a
 /// crash, be it before they had a name.
 pub fn left_at(file: &Path) -> Vec<PathBuf> {
-    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let devices = devices.map(|device| Path::new("/dev").join(device.file_name()));
     let is_left = |device: &PathBuf| {
         name_behind(device).as_deref() == file.file_name()
             // First: it is asked with patience. The other asks a file system that may not answer.
             && is_abandoned(device)
             && was_attached_as(file, device)
     };
-    devices.filter(is_left).collect()
+    all().filter(is_left).collect()
+}
+
+/// The files that loop devices are attached to, as the kernel names them.
+pub(crate) fn all_files() -> impl Iterator<Item = PathBuf> {
+    all().filter_map(|device| file_behind(&device))
+}
+
+/// All block devices of this host, of which loop devices are some.
+fn all() -> impl Iterator<Item = PathBuf> {
+    let devices = fs::read_dir("/sys/block").into_iter().flatten().flatten();
+    devices.map(|device| Path::new("/dev").join(device.file_name()))
 }
 
 /// Whether the device was attached under this path, as far as a device keeps one. The kernel's own path of a file

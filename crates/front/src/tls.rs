@@ -5,12 +5,12 @@
 
 mod records;
 
-use std::fs::OpenOptions;
-use std::io::{self, Read};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::io;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use mdspace_io::read_file;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::{self, PemObject};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -29,8 +29,6 @@ const SERVER_CERT: &str = "server-cert.pem";
 const SERVER_KEY: &str = "server-key.pem";
 const FILES: [&str; 4] = [CA_CERT, CA_CRL, SERVER_CERT, SERVER_KEY];
 
-/// No file of keys or certificates is longer, in bytes.
-const FILE_BYTES_MAX: u64 = 1 << 20;
 /// May be read by the file's group or by all (`S_IRGRP`, `S_IROTH`).
 const READABLE_BY_OTHERS: u32 = 0o044;
 
@@ -262,26 +260,13 @@ fn all_of<T: PemObject>(path: &Path, bytes: &[u8], what: &'static str) -> Result
     items.map_err(|why| TlsError::Pem { path: path.to_path_buf(), what, why })
 }
 
-/// The bytes of a file, and its mode. A pipe is not waited for, nor a device read without an end.
+/// The bytes of a file, and its mode.
 fn read(path: &Path) -> Result<(Vec<u8>, u32), TlsError> {
-    let failed = |source: io::Error| match source.kind() {
+    let read = read_file(path).map(|(bytes, metadata)| (bytes, metadata.mode()));
+    read.map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => TlsError::Missing(path.to_path_buf()),
         _ => TlsError::Io { path: path.to_path_buf(), source },
-    };
-    let other = |what: &str| failed(io::Error::new(io::ErrorKind::InvalidData, what));
-    let nonblocking = rustix::fs::OFlags::NONBLOCK.bits() as i32;
-    let file =
-        OpenOptions::new().read(true).custom_flags(nonblocking).open(path).map_err(failed)?;
-    let metadata = file.metadata().map_err(failed)?;
-    if !metadata.is_file() {
-        return Err(other("it is no file"));
-    }
-    let mut bytes = Vec::new();
-    file.take(FILE_BYTES_MAX + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() as u64 > FILE_BYTES_MAX {
-        return Err(other("it is longer than any certificate"));
-    }
-    Ok((bytes, metadata.mode()))
+    })
 }
 
 fn stamps(directory: &Path) -> Stamps {

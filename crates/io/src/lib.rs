@@ -31,8 +31,8 @@ pub use member::{
     FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, LoopInfo, MemberTable, MountLine,
     MultipathSpec, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, ServerPlace,
     UnprovedWrites, abstract_name, are_twins, check_name, claimed_by, devices_on, is_remote,
-    lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_text,
-    stands_on,
+    lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_file,
+    read_text, stands_on,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

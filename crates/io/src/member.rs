@@ -40,7 +40,7 @@ pub use loop_info::LoopInfo;
 pub use member_file::FileFacts;
 pub use mounts::MountLine;
 pub use multipath::MultipathSpec;
-pub use named::{Identity, open_to_look, read_text};
+pub use named::{Identity, open_to_look, read_file, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{NoConnection, NotConnected, OneConnection, OpenError, OpenMode};
 pub use path_name::{name_of_path, path_of_name};

@@ -161,6 +161,10 @@ impl<B: Data> Session<B> {
         let mut handshake = None;
         ready.header(|out| handshake = Some(Handshake::new(exports.clone(), out)));
         let phase = Phase::Handshake(handshake.expect("the header was just written"));
+        Session::begin(exports, limits, phase, ready)
+    }
+
+    fn begin(exports: Arc<Exports>, limits: Limits, phase: Phase, ready: Batch<B>) -> Session<B> {
         let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
         Session { exports, limits, phase, agreed: None, held, allowed_bytes, ready, spare: None }
     }
@@ -177,11 +181,9 @@ impl<B: Data> Session<B> {
     /// and its replies are simple ones.
     pub fn in_transmission(exports: Arc<Exports>, limits: Limits) -> Session<B> {
         let (framing, contexts) = (Framing::Simple, Contexts::default());
-        let agreed = Agreement { export: 0, framing, contexts };
+        let agreed = Some(Agreement { export: 0, framing, contexts });
         let phase = Phase::Transmission(Transmission::default());
-        let (held, allowed_bytes) = (Weight::default(), limits.own_bytes);
-        let (agreed, ready) = (Some(agreed), Batch::new());
-        Session { exports, limits, phase, agreed, held, allowed_bytes, ready, spare: None }
+        Session { agreed, ..Session::begin(exports, limits, phase, Batch::new()) }
     }
 
     /// The export, once transmission has begun.

@@ -112,8 +112,16 @@ impl Transport {
                 Piece::Data(data) => message.push_payload(data.clone(), 0..data.len()),
             }
         }
-        let sent;
-        (sent, message) = self.io.send(&self.socket, message, deadline).await;
+        self.send_message(message, deadline).await
+    }
+
+    /// Sends a message, which comes back empty.
+    async fn send_message(
+        &self,
+        message: Message,
+        deadline: Option<Time>,
+    ) -> (io::Result<()>, Message) {
+        let (sent, mut message) = self.io.send(&self.socket, message, deadline).await;
         message.clear();
         (sent, message)
     }
@@ -170,10 +178,7 @@ impl Transport {
             return (Ok(()), message);
         }
         message.push(&out);
-        let sent;
-        (sent, message) = self.io.send(&self.socket, message, deadline).await;
-        message.clear();
-        (sent, message)
+        self.send_message(message, deadline).await
     }
 
     /// Goes through the handshake of TLS, which begins with what `came` already. Nothing else is sent meanwhile. An error

@@ -50,9 +50,9 @@ impl Index {
         PathBuf::from(format!("/dev/nbd{}", self.0))
     }
 
-    /// The text that the driver keeps for it; none where it is no device of a process.
-    pub(super) fn identity(self) -> Option<Identity> {
-        self.told_identity().ok()
+    /// Whether it is of mdspace.
+    pub(super) fn is_ours(self) -> bool {
+        self.told_identity().is_ok_and(|identity| identity.is_ours())
     }
 
     /// Whether it is that array's. Also where the system does not say: who believes that it is another one's leaves it
@@ -128,7 +128,7 @@ impl Identity {
     }
 
     /// Whether it is of mdspace.
-    pub(super) fn is_ours(&self) -> bool {
+    fn is_ours(&self) -> bool {
         self.0.starts_with(OURS)
     }
 }

@@ -7,6 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
 use crate::host_device::{HostDevice, is_mounted_anywhere};
+use crate::loop_device;
 
 use super::driver::Driver;
 use super::index::{Identity, Index};
@@ -14,17 +15,14 @@ use super::served_lock::ServedLock;
 
 /// Whether this is a device of ours, or a partition of one, that no process serves: who opens it waits for its array.
 pub fn is_left(device: &Path, folder: &Path) -> bool {
-    Index::of_disk(device).is_some_and(|index| {
-        let is_ours = index.identity().is_some_and(|identity| identity.is_ours());
-        is_ours && !is_served(&index.path(), folder)
-    })
+    let index = Index::of_disk(device);
+    index.is_some_and(|index| index.is_ours() && !is_served(&index.path(), folder))
 }
 
 /// Whether a process serves this device of ours.
 pub fn is_served(device: &Path, folder: &Path) -> bool {
-    let Some(index) = Index::of(device) else { return false };
-    let is_ours = index.identity().is_some_and(|identity| identity.is_ours());
-    is_ours && matches!(ServedLock::take(index, folder), Ok(None))
+    Index::of(device)
+        .is_some_and(|index| index.is_ours() && matches!(ServedLock::take(index, folder), Ok(None)))
 }
 
 /// Devices of an array, by the driver's text.
@@ -103,15 +101,7 @@ pub(super) fn is_used(index: Index) -> bool {
     let left = Left { path: index.path(), number };
     !left.users(None).is_empty()
         || is_mounted_anywhere(number)
-        || files_of_loop_devices().any(|file| Index::of_disk(&file) == Some(index))
-}
-
-/// What loop devices are attached to, as the kernel names it.
-fn files_of_loop_devices() -> impl Iterator<Item = PathBuf> {
-    let all = fs::read_dir("/sys/block").into_iter().flatten().flatten();
-    let told =
-        all.filter_map(|entry| fs::read_to_string(entry.path().join("loop/backing_file")).ok());
-    told.map(|file| PathBuf::from(file.trim_end_matches('\n')))
+        || loop_device::all_files().any(|file| Index::of_disk(&file) == Some(index))
 }
 
 /// A device that no process serves.

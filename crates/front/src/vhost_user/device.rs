@@ -112,9 +112,7 @@ impl Device {
         let running = self.rings.iter_mut().enumerate().filter(|(_, ring)| ring.is_running);
         let stop = |(index, ring): (usize, &mut RingState)| {
             ring.is_running = false;
-            let (done, stopped) = channel();
-            self.lanes.order(index, Order::Stop { index, stop: Stop::Abandon, done });
-            stopped
+            stop_ring(&*self.lanes, index, Stop::Abandon)
         };
         let stopped: Vec<Receiver<u16>> = running.map(stop).collect();
         for ring in stopped {
@@ -208,6 +206,13 @@ impl Device {
     }
 }
 
+/// Orders the end of a ring. Gives who hears of it, and where the ring stood then.
+fn stop_ring(lanes: &dyn Lanes, index: usize, stop: Stop) -> Receiver<u16> {
+    let (done, stopped) = channel();
+    lanes.order(index, Order::Stop { index, stop, done });
+    stopped
+}
+
 /// The messages of vhost-user. An error is answered, where the client wants answers, and ends the connection.
 impl VhostUserBackendReqHandlerMut for Device {
     fn set_owner(&mut self) -> Result<()> {
@@ -249,9 +254,7 @@ impl VhostUserBackendReqHandlerMut for Device {
             user_address: region.user_addr,
             file_offset: region.mmap_offset,
         };
-        let memory =
-            Memory::new(regions.iter().map(place).zip(files).collect()).map_err(refused)?;
-        self.use_memory(memory).map(|()| None)
+        self.use_regions(regions.iter().map(place).zip(files).collect()).map(|()| None)
     }
 
     fn set_vring_num(&mut self, index: u32, size: u32) -> Result<()> {
@@ -289,9 +292,7 @@ impl VhostUserBackendReqHandlerMut for Device {
         // Where it starts again is said again: memory may be another by then.
         ring.addresses = None;
         if std::mem::take(&mut ring.is_running) {
-            let (done, stopped) = channel();
-            let stop = Order::Stop { index: index as usize, stop: Stop::Drain, done };
-            self.lanes.order(index as usize, stop);
+            let stopped = stop_ring(&*self.lanes, index as usize, Stop::Drain);
             if let Ok(next_available) = stopped.recv() {
                 self.rings[index as usize].next_available = next_available;
             }

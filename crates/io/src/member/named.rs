@@ -118,8 +118,14 @@ pub(super) fn is_member(metadata: &Metadata) -> bool {
 
 /// Reads a text that a person or another process wrote: a regular file of at most 1 MiB.
 pub fn read_text(path: &Path) -> io::Result<String> {
-    let bytes = read_short(&open_regular(path)?)?;
+    let (bytes, _) = read_file(path)?;
     String::from_utf8(bytes).map_err(|_| io::Error::other("it is no text in UTF-8"))
+}
+
+/// Reads a regular file of at most 1 MiB; gives what it is, too.
+pub fn read_file(path: &Path) -> io::Result<(Vec<u8>, Metadata)> {
+    let file = open_regular(path)?;
+    Ok((read_short(&file)?, file.metadata()?))
 }
 
 /// Opens a regular file to read it, and waits for nothing else that has its name.
