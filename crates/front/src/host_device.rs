@@ -31,7 +31,7 @@ pub trait HostDevice: Send + Sync {
         self.path().display().to_string()
     }
 
-    /// That somebody has claimed it who shows nowhere, in words.
+    /// That a program has claimed it that cannot be found, in words.
     fn in_use(&self) -> String {
         format!("{} is in use: see `lsblk {}`", self.name(), self.name())
     }

@@ -73,7 +73,7 @@ pub enum ListenError {
     },
     /// Other machines would reach the address, and TLS asks none of them who it is.
     #[error(
-        "{address} can be reached from other machines, and nobody is asked for a certificate: \
+        "{address} can be reached from other machines, and clients are not asked for a certificate: \
          put ca-cert.pem into {directory}, use a loopback address, or say --insecure, or \
          insecure behind {front}"
     )]
@@ -366,7 +366,7 @@ fn bind_unix(path: &Path) -> io::Result<OwnedFd> {
     Ok(socket)
 }
 
-/// Nobody from elsewhere is served without having said who he is.
+/// A client of another machine is served only where it has to say who it is.
 fn refuse_strangers(
     front: &Address,
     address: IpAddr,

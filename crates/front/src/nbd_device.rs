@@ -6,7 +6,7 @@
 //! process knows it by the text that the driver keeps for it, and gives it new connections. The driver then sends again
 //! what was not answered, within half a minute. What the dead process had under way of these requests is over by then:
 //! the kernel keeps that process' locks on the members until its last I/O there has ended, and no array starts before
-//! it has them. What it had sent over a network or a path, and nobody had answered, is in the records of late writes,
+//! it has them. What it had sent over a network or a path without an answer is in the records of late writes,
 //! which are made before the first write, and which the start of a member reads.
 //!
 //! A process that serves a device must never wait for that device: when it is killed it would wait for its own answer.
@@ -67,7 +67,7 @@ pub enum NbdDeviceError {
     /// Not root.
     #[error("only the host's root with CAP_SYS_ADMIN has devices of the nbd driver")]
     NotRoot,
-    /// Nobody here could open one.
+    /// No process here could open one.
     #[error(
         "there is no {0} for this process, as in a container with a /dev of its own: serve it with loop, or over NBD"
     )]
@@ -99,7 +99,7 @@ impl NbdDevice {
     /// Gives the array's device connections to `server`: that which a crash left, or a new one. `folder` has the locks of
     /// all processes that serve devices. True: there was one.
     ///
-    /// Devices of other arrays stay as they are, for nobody sees all that uses them. So does one of this array that is
+    /// Devices of other arrays stay as they are, for not every use of a device can be seen. So does one of this array that is
     /// left for a moment's lack: with a new one beside it, it would be written over later by what it holds back.
     pub fn attach(
         identity: Identity,
@@ -201,7 +201,7 @@ impl NbdDevice {
         Ok(Self { index, path, number, identity, connections, lock })
     }
 
-    /// Somebody else has taken it away: its number may be that of another array's device from now on.
+    /// Another program has disconnected it: its number may be that of another array's device from now on.
     pub fn give_number_free(&self) {
         *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }

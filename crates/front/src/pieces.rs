@@ -1,4 +1,4 @@
-//! Long ranges that are zeroed or given up, in pieces: whoever waits for such a range waits for one piece.
+//! Long ranges that are zeroed or given up, in pieces: a write that waits for such a range waits for one piece.
 
 use std::ops::Range;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ pub(crate) fn pieces(range: Range<u64>, unit_sectors: u64) -> impl Iterator<Item
 }
 
 /// Does a range of sectors in pieces: `work` makes the request of one. It ends early, with [`RequestError::Stopped`],
-/// when nobody waits for it any more: what has hours to do must not keep a stop waiting, nor go on for nobody.
+/// when its client has gone: work of hours must not keep a stop waiting, nor go on without a client.
 pub(crate) async fn do_in_pieces<V: VolumePart>(
     (volume, lane): (&Rc<V>, &Lane),
     writes: &Rc<LaneWrites>,

@@ -116,7 +116,7 @@ impl TlsError {
                 "put the certificate there that signs those of clients, or say tls-verify=off"
             }
             TlsError::Missing(path) if path.ends_with(CA_CRL) => {
-                "put it there again: a list that goes lets nobody in whom it has revoked"
+                "put it there again, or an empty list: the clients that it revoked stay refused"
             }
             TlsError::Missing(_) => {
                 "make it with certtool or openssl: docs/admin.md says how, or name another directory"
@@ -159,7 +159,7 @@ impl Identity {
         &self.directory
     }
 
-    /// Whether nobody is served without a certificate that was signed by `ca-cert.pem`.
+    /// Whether a client is served only with a certificate that `ca-cert.pem` has signed.
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
     }

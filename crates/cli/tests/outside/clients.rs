@@ -303,8 +303,8 @@ fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_
     Guest::new().share(images.folder()).limit_s(600).succeed(script);
 }
 
-/// A device of the nbd driver waits until its own array's start goes on with it, also one that fails; a number that
-/// somebody else has by now is theirs.
+/// A device of the nbd driver waits until its own array's start goes on with it, also one that fails; a device
+/// of that number which another program has by now is left alone.
 #[test]
 fn a_device_of_the_nbd_driver_is_taken_away_by_its_own_array_alone() {
     let images = Images::new();

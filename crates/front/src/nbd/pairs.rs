@@ -302,8 +302,8 @@ impl Drop for Presence {
     }
 }
 
-/// Of each, whether nobody has shut it down. None is, where the system does not say: what the driver has no answer for
-/// it sends again.
+/// Of each, whether it has not been shut down. All count as shut down where the system does not say: the driver sends
+/// again what it has no answer for.
 fn are_alive(wires: &[Arc<Wire>]) -> Vec<bool> {
     let sockets = wires.iter().map(|wire| wire.socket.as_fd());
     // A hang-up is told without being asked for.

@@ -369,7 +369,7 @@ impl Clients {
     }
 
     /// So that with one that comes no more than `most` are at their handshakes. Who has most there gives way, with the
-    /// oldest: nobody who never says a word keeps another out.
+    /// oldest: a client that never says a word keeps no other out.
     fn cut_off_one_without_a_place(&mut self, comes: &Option<Who>, most: usize) {
         if self.without_a_place().count() < most {
             return;
@@ -384,7 +384,7 @@ impl Clients {
         client.is_cut_off = true;
         client.disconnect();
         self.cut_off += 1;
-        // Whoever makes many makes no long log.
+        // A client that connects again and again fills no log.
         if self.cut_off.is_power_of_two() {
             let (peer, count) = (&client.peer, self.cut_off);
             tracing::warn!(peer, count, "clients are cut off: too many are at their handshakes");

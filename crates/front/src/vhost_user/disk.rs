@@ -42,7 +42,7 @@ pub(super) mod feature {
 pub(super) struct Disk {
     exports: Exports,
     pub(super) is_read_only: bool,
-    /// Rings that a guest should use if nobody says how many.
+    /// Rings that a guest should use where its front end does not say how many.
     rings: u16,
 }
 

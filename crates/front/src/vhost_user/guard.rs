@@ -1,6 +1,6 @@
 //! Mapped memory that another process can take away.
 //!
-//! Who shares a file can shorten it. Whoever touches the mapping behind its end then gets the signal SIGBUS, which ends the
+//! A client that shares a file can shorten it. A thread that touches the mapping behind its end gets SIGBUS, which ends the
 //! process. Here a handler puts memory of zeroes in the place of the mapping, and says so: its owner looks at that
 //! before it believes what it has read, and cuts the client off. No copy costs more for it.
 
@@ -16,7 +16,7 @@ use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous};
 const PLACES_MAX: usize = 4096;
 
 /// Codes of a SIGBUS by which the kernel says that an access failed: `BUS_ADRALN` to `BUS_MCEERR_AR`
-/// (`asm-generic/siginfo.h`). With others somebody sent it, or the kernel speaks of memory that nobody touched.
+/// (`asm-generic/siginfo.h`). With others a process sent it, or the kernel speaks of memory that was not touched.
 const FAULTS: RangeInclusive<libc::c_int> = 1..=4;
 
 static PLACES: [Place; PLACES_MAX] = [const { Place::new() }; PLACES_MAX];

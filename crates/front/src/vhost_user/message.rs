@@ -1,4 +1,4 @@
-//! Messages as they arrive. The crate waits for the end of one that has begun, and hears nobody else meanwhile.
+//! Messages as they arrive. The crate waits for the end of one that has begun, and hears no other client meanwhile.
 
 use std::os::fd::AsFd;
 

@@ -80,7 +80,7 @@ fn ring_bytes(size: u16) -> usize {
     (HEADER_BYTES + usize::from(size) * DESCRIPTOR_BYTES).next_multiple_of(ALIGN_BYTES)
 }
 
-/// A new file for a record, of zeroes. Nobody can shorten it.
+/// A new file for a record, of zeroes. It cannot be shortened.
 pub(super) fn new_file(bytes: usize) -> rustix::io::Result<File> {
     let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
     let file = rustix::fs::memfd_create("requests under way", flags)?;

@@ -64,7 +64,7 @@ pub(super) trait Client: Debug {
     /// Cuts it off: it has broken the rules, or cannot be served any more.
     fn give_up(&self, why: &Trouble);
 
-    /// It has left, or was cut off: nobody reads an answer any more.
+    /// It has left, or was cut off: it reads no answer any more.
     fn is_gone(&self) -> bool;
 }
 
@@ -531,7 +531,7 @@ impl<V: VolumePart + 'static> Ring<V> {
     }
 
     /// Submits what writes a range without data: `work` makes a request of its first sector and their number. A long range
-    /// goes in pieces: whoever waits for one of its blocks waits for one piece.
+    /// goes in pieces: a write that waits for one of its blocks waits for one piece.
     fn write_range(
         self: &Rc<Self>,
         plain: UnderWay,

@@ -147,7 +147,7 @@ impl Server {
         Keeper(Arc::downgrade(&self.0))
     }
 
-    /// Who is connected: nobody, or one.
+    /// The client that is connected, if there is one.
     pub fn clients(&self) -> Vec<String> {
         self.0.seat().iter().map(|line| line.peer.clone()).collect()
     }

@@ -125,7 +125,7 @@ impl<D: HostDevice> BlockDevice<D> {
         self.device.users(keeper)
     }
 
-    /// That somebody has claimed it, in words.
+    /// That another program has claimed it, in words.
     pub(super) fn in_use(&self) -> String {
         self.device.in_use()
     }
