@@ -155,9 +155,7 @@ pub(crate) fn serve(task: &Task, seat: Seat, run_dir: &RunDir) -> Result<ExitCod
         return Err(Failure::new(task.what(), format!("an array {name} runs already"), cure));
     };
     let lock = Arc::new(lock);
-    let apart = reclaim::stand_apart();
     let served = seat.with_log(name, run_dir, |without_log| {
-        reclaim::tell(&apart);
         serve_with_log(task, seat, run_dir, &lock, without_log)
     });
     ending::hold_to_the_end(lock, served.is_err());
@@ -207,17 +205,20 @@ fn serve_with_log(
 }
 
 impl Seat {
-    /// Serves with a log, which ends with it. `serve` gets a note for the user where there is none.
+    /// Serves with a log, which ends with it. `serve` gets a note for the user where there is none. The log has the first
+    /// thread: before it the process stands apart from those that wait for its devices.
     fn with_log(
         self,
         name: &ArrayName,
         run_dir: &RunDir,
         serve: impl FnOnce(Option<String>) -> Result<ExitCode, Failure>,
     ) -> Result<ExitCode, Failure> {
+        let apart = reclaim::stand_apart();
         let (_log, without_log) = match self {
             Self::Foreground => (log::to_stderr(), None),
             Self::Detached => log::to_file(name, run_dir),
         };
+        reclaim::tell(&apart);
         let served = serve(without_log);
         if let (Err(failure), Self::Detached) = (&served, self) {
             // The command that started it may be gone: then the failure stands in the log alone.

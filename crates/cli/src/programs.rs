@@ -2,8 +2,7 @@
 
 use std::env;
 use std::path::{Path, PathBuf};
-
-use crate::doctor::find_program;
+use std::process::{Command, Stdio};
 
 /// Where `tools/fetch` unpacks programs: `$MDSPACE_TOOLS`, or beside this program in its `target`.
 pub(crate) fn unpacked() -> Option<PathBuf> {
@@ -26,5 +25,16 @@ pub(crate) fn path() -> String {
 /// Whether a program is on such a path.
 pub(crate) fn is_on(path: &str, program: &str) -> bool {
     path.split(':').any(|folder| Path::new(folder).join(program).is_file())
-        || find_program(program).is_some()
+}
+
+/// Runs a program of such a path beside the arrays of one run directory. mdspace is this very program.
+pub(crate) fn command(program: &str, path: &str, run_dir: &Path) -> Command {
+    let program = match (program, env::current_exe()) {
+        ("mdspace", Ok(own)) => own,
+        (other, _) => other.into(),
+    };
+    let mut command = Command::new(program);
+    command.env("PATH", path).env("MDSPACE_RUN_DIR", run_dir).env_remove("MDSPACE_STATE_DIR");
+    command.stdin(Stdio::null());
+    command
 }

@@ -201,20 +201,9 @@ impl Stage {
         Err(failed(shown, &format!("{}\n{said}", output.status)))
     }
 
-    /// mdspace is this very program; the others are those of PATH and of tools/fetch.
     fn command(&self, program: &str, words: &[&str]) -> Command {
-        let program = match (program, env::current_exe()) {
-            ("mdspace", Ok(own)) => own,
-            (other, _) => other.into(),
-        };
-        let mut command = Command::new(program);
-        command
-            .args(words)
-            .current_dir(&self.path)
-            .env("PATH", &self.programs_path)
-            .env("MDSPACE_RUN_DIR", self.run_dir())
-            .env_remove("MDSPACE_STATE_DIR")
-            .stdin(Stdio::null());
+        let mut command = programs::command(program, &self.programs_path, &self.run_dir());
+        command.args(words).current_dir(&self.path);
         command
     }
 }

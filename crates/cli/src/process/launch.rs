@@ -92,6 +92,14 @@ pub(crate) fn this_program() -> Command {
     command
 }
 
+/// This program under a hidden verb, as a process that goes on when its starter is signalled or killed. It keeps no
+/// folder of that one, and nothing of its environment.
+pub(crate) fn second_process(verb: &str) -> Command {
+    let mut command = this_program();
+    command.arg(verb).current_dir("/").process_group(0).env_clear();
+    command
+}
+
 /// Starts a serving process with the words of another command.
 pub(crate) fn launch_with(
     name: &ArrayName,

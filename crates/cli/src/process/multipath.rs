@@ -20,7 +20,7 @@ use super::descriptors::{self, Needs};
 use super::ending::{self, Ending, Served};
 use super::fronts::{Fronts, Prepared};
 use super::recorder::Recorder;
-use super::{Seat, answers, array, keeper, reclaim, state_dir};
+use super::{Seat, answers, array, keeper, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
 use crate::control::client::no_array;
 use crate::control::server::{Answer, Listener, Replies};
@@ -67,9 +67,7 @@ pub(crate) fn serve(
         return Err(Failure::new(what, format!("{name} runs already"), cure));
     };
     let lock = Arc::new(lock);
-    let apart = reclaim::stand_apart();
     let served = seat.with_log(name, run_dir, |without_log| {
-        reclaim::tell(&apart);
         serve_with_log(args, seat, run_dir, &lock, without_log)
     });
     ending::hold_to_the_end(lock, served.is_err());

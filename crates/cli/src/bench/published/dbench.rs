@@ -1,12 +1,10 @@
 //! 2020: dbench, ten clients of a file system on the array. The array is served as any user's: by a process of its own, as
 //! a block device of this host.
 
-use std::env;
 use std::ffi::OsStr;
 use std::fmt::Write;
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -148,14 +146,8 @@ impl Host {
     }
 
     fn succeed(&self, program: &str, words: &[impl AsRef<OsStr>]) -> Result<String, String> {
-        let file = match (program, env::current_exe()) {
-            ("mdspace", Ok(own)) => own,
-            (other, _) => other.into(),
-        };
-        let mut command = Command::new(file);
-        command.args(words).env("PATH", &self.path).env_remove("MDSPACE_STATE_DIR");
-        command.env("MDSPACE_RUN_DIR", self.folder.path()).stdin(Stdio::null());
-        let output = command.output().map_err(|error| format!("{program}: {error}"))?;
+        let mut command = programs::command(program, &self.path, self.folder.path());
+        let output = command.args(words).output().map_err(|error| format!("{program}: {error}"))?;
         let said =
             String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
         match output.status.success() {

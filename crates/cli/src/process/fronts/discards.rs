@@ -3,7 +3,6 @@
 //! The kernel first waits until all that is under way on the device has ended. The process that serves the device must not:
 //! if it was killed it would wait for itself.
 
-use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{ExitCode, Stdio};
 use std::time::{Duration, Instant};
@@ -21,10 +20,8 @@ const PATIENCE: Duration = Duration::from_secs(2);
 
 /// Starts one for a new device. Where that fails the device works all the same.
 pub(super) fn shorten(device: &Path) {
-    let mut command = launch::this_program();
-    command.arg(SHORTENER_VERB).arg(device);
-    command.current_dir("/").process_group(0).env_clear();
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    let mut command = launch::second_process(SHORTENER_VERB);
+    command.arg(device).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     let begin = Instant::now();
     let is_late = || begin.elapsed() >= PATIENCE;
     let ended = command.spawn().map(|mut child| mount_guard::wait(&mut child, is_late));

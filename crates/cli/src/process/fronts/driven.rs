@@ -43,8 +43,7 @@ impl Driven {
         volume: &V,
     ) -> Result<(Arc<Self>, String), Failure> {
         let what = || format!("cannot serve {name} at {address}");
-        let exports = if address.read_only { exports.read_only() } else { exports };
-        let server = PairServer::start(exports, limits.partial_writes, volume);
+        let server = PairServer::start(exports.at(&address), limits.partial_writes, volume);
         let attached = block_device::folder()
             .map_err(Into::into)
             .and_then(|folder| NbdDevice::attach(identity, &server, folder));
@@ -55,12 +54,10 @@ impl Driven {
         if address.endpoint == Endpoint::Block {
             note = format!("{note}, {}", Way::NbdDevice);
         }
-        // Of one that was left they are short, and what is under way there may wait long for its end.
-        if !was_left {
-            discards::shorten(device.device().path());
-        }
-        if was_left {
-            note.push_str("; what a crash left of it goes on");
+        match was_left {
+            true => note.push_str("; what a crash left of it goes on"),
+            // Of one that was left they are short, and what is under way there may wait long for its end.
+            false => discards::shorten(device.device().path()),
         }
         let is_closing = AtomicBool::new(false);
         let openers = Openers::default();
@@ -152,7 +149,7 @@ impl Driven {
         let take_away = |opener: Opener| opener.take_away(|| lateness.is_late());
         let start = || self.opener()?.ok();
         let end = match claimed.or_else(start).map(take_away) {
-            // Somebody else has taken it away.
+            // Another program has disconnected it.
             None if self.device.is_detached() => End::Written,
             None | Some(End::Killed) => start().map_or(End::Killed, take_away),
             Some(end) => end,

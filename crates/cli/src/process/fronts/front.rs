@@ -159,7 +159,7 @@ impl Prepared {
             Self::File { address, directory, own } => {
                 let what = || format!("cannot serve {name} at {address}");
                 let failed = |error| Failure::new(what(), error, "see `mdspace doctor`");
-                let exports = if address.read_only { exports.read_only() } else { exports };
+                let exports = exports.at(&address);
                 let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
                 let session = Session::new(exports, uid.as_raw(), gid.as_raw());
                 let (block_bytes, read_only) = (session.block_bytes(), session.is_read_only());
@@ -323,14 +323,8 @@ impl Front {
         let until = Instant::now() + patience;
         loop {
             let claimed = match self {
-                Self::Nbd(server) => {
-                    let clients = server.clients_that_stay(patience);
-                    return if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) };
-                }
-                Self::VhostUser(server) => {
-                    let clients = server.clients_that_stay(patience);
-                    return if clients.is_empty() { Ok(Unused(None)) } else { Err(clients) };
-                }
+                Self::Nbd(server) => return none_of(server.clients_that_stay(patience)),
+                Self::VhostUser(server) => return none_of(server.clients_that_stay(patience)),
                 Self::Mounted(mounted) => mounted.claim(),
                 Self::Driven(driven) => driven.claim().map(Unused),
             };
@@ -416,6 +410,11 @@ impl Front {
         let (uri, clients) = (address.uri(), self.clients(claims));
         FrontReport { address: address.to_string(), device, uri, clients }
     }
+}
+
+/// A server without clients is claimed by nothing more.
+fn none_of(clients: Vec<String>) -> Result<Unused, Vec<String>> {
+    if clients.is_empty() { Ok(Unused::default()) } else { Err(clients) }
 }
 
 impl Mounted {

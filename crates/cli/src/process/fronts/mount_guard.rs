@@ -12,7 +12,6 @@
 use std::env;
 use std::fs::File;
 use std::io;
-use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ExitCode, Stdio};
 use std::thread;
@@ -59,10 +58,9 @@ impl MountGuard {
         device: Option<File>,
         link: Option<[PathBuf; 2]>,
     ) -> io::Result<Self> {
-        let mut command = launch::this_program();
-        command.arg(GUARD_VERB).arg(mount.directory());
-        command.arg(mount.id().to_string()).args(link.into_iter().flatten());
-        command.current_dir("/").process_group(0).env_clear();
+        let mut command = launch::second_process(GUARD_VERB);
+        command.arg(mount.directory()).arg(mount.id().to_string());
+        command.args(link.into_iter().flatten());
         // For the program that unmounts.
         command.envs(env::vars_os().filter(|(name, _)| name == "PATH"));
         command.stdin(Stdio::piped()).stderr(Stdio::null());

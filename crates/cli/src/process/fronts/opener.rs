@@ -6,7 +6,6 @@
 
 use std::fs::File;
 use std::io::{self, Read, Write};
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, ExitCode, Stdio};
 use std::sync::Arc;
@@ -62,21 +61,20 @@ impl Opener {
         identity: &Identity,
         openers: &Openers,
     ) -> io::Result<Self> {
-        let mut command = launch::this_program();
-        command.arg(OPENER_VERB).arg(name).arg(device).arg(identity.to_string());
-        command.current_dir("/").process_group(0).env_clear();
+        let mut command = launch::second_process(OPENER_VERB);
+        command.arg(name).arg(device).arg(identity.to_string());
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn()?;
         let said = first_byte(&mut child);
         Ok(Self { child: Some(child), said, turn: openers.0.clone() })
     }
 
-    /// Whether nobody else has claimed the device, nor can.
+    /// Whether this process alone has claimed the device, so that no other one can.
     pub(super) fn is_alone(&self) -> bool {
         self.said == Some(ALONE)
     }
 
-    /// Whether somebody has claimed the device.
+    /// Whether another program has claimed the device.
     pub(super) fn is_beside_others(&self) -> bool {
         self.said == Some(WITH_OTHERS)
     }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::fs::OpenOptions;
 
 use mdspace_front::address::Endpoint;
-use mdspace_front::nbd_device;
+use mdspace_front::nbd_device::{self, NbdDeviceError};
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 
@@ -20,16 +20,14 @@ pub(super) enum Way {
 impl Way {
     /// The way of a front at this place; none where it is no block device. An error says what is missing.
     pub(super) fn of(endpoint: &Endpoint) -> Result<Option<Self>, String> {
-        match endpoint {
-            Endpoint::NbdDevice => nbd_device::load().map_err(|error| error.to_string())?,
-            Endpoint::Loop => has_loop_devices()?,
-            Endpoint::Block => {
-                let has_driver = nbd_device::is_loaded().map_err(|error| error.to_string());
-                return best(has_driver, has_loop_devices).map(Some);
-            }
+        let words = |error: NbdDeviceError| error.to_string();
+        let way = match endpoint {
+            Endpoint::NbdDevice => nbd_device::load().map_err(words).map(|()| Self::NbdDevice),
+            Endpoint::Loop => has_loop_devices().map(|()| Self::Loop),
+            Endpoint::Block => best(nbd_device::is_loaded().map_err(words), has_loop_devices),
             Endpoint::Nbd(_) | Endpoint::VhostUser(_) | Endpoint::Fuse(_) => return Ok(None),
-        }
-        Ok(Some(if *endpoint == Endpoint::Loop { Self::Loop } else { Self::NbdDevice }))
+        };
+        way.map(Some)
     }
 }
 
