@@ -17,6 +17,7 @@ use mdspace_io::{OpenError, OpenMode, RunningArray, SetError};
 use super::array::OrderError;
 use super::decided;
 use super::ending::Served;
+use super::fronts::Next;
 use super::spares::Wanted;
 use super::{Prepared, ServingProcess};
 use crate::control::server::{Answer, Replies};
@@ -100,7 +101,7 @@ impl ServingProcess {
             Err(failure) => return replies.send(&Reply::Failed { failure }),
         };
         let words = |notes| Reply::Stopped { notes, config: Box::new(config) };
-        let sent = self.stop_and_tell_as(force, replies, words);
+        let sent = self.stop_and_tell_as(force, Next::Restart, replies, words);
         if self.is_stopped() {
             quiet.stay();
         }

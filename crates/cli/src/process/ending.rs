@@ -21,7 +21,7 @@ use crate::failure::Failure;
 use crate::member_probe::any_left_behind;
 use crate::run_dir::NameLock;
 
-use super::fronts::Fronts;
+use super::fronts::{Fronts, Next};
 use super::recorder::Recorder;
 use super::{answers, systemd};
 
@@ -143,18 +143,18 @@ pub(super) trait Served: Send + Sync + 'static {
     /// start.
     fn end_early(&self, lock: &NameLock) -> Result<(), Failure> {
         self.fronts().leave_devices();
-        let stopped = self.stop(true);
+        let stopped = self.stop(true, Next::Stopped);
         self.ending().leave_name(lock);
         stopped.map(drop)
     }
 
     /// Closes the fronts and stops what they serve. Without `force` not while a client is connected. Gives
     /// lines for the user.
-    fn stop(&self, force: bool) -> Result<Vec<String>, Failure> {
+    fn stop(&self, force: bool, next: Next) -> Result<Vec<String>, Failure> {
         if *self.ending().phase() != Phase::Serving {
             return Ok(Vec::new());
         }
-        let mut notes = self.fronts().close_all(self.name(), force)?;
+        let mut notes = self.fronts().close_all(self.name(), force, next)?;
         // The phase is not locked meanwhile: a second order, by force, hurries the first.
         notes.extend(self.stop_served(force));
         let mut phase = self.ending().phase();
@@ -181,18 +181,19 @@ pub(super) trait Served: Send + Sync + 'static {
 
     /// Stops as ordered, tells who ordered it, and lets the process end.
     fn stop_and_tell(&self, force: bool, replies: &mut Replies<'_>) -> io::Result<()> {
-        self.stop_and_tell_as(force, replies, |notes| Reply::Done { notes })
+        self.stop_and_tell_as(force, Next::Stopped, replies, |notes| Reply::Done { notes })
     }
 
     /// As [`stop_and_tell`](Self::stop_and_tell), in other words.
     fn stop_and_tell_as(
         &self,
         force: bool,
+        next: Next,
         replies: &mut Replies<'_>,
         words: impl FnOnce(Vec<String>) -> Reply,
     ) -> io::Result<()> {
         self.ending().unanswered.fetch_add(1, Ordering::AcqRel);
-        let stopped = self.stop(force);
+        let stopped = self.stop(force, next);
         let is_stopped = stopped.is_ok();
         let sent = replies.send(&answers::reply(stopped.map(words)));
         if is_stopped {
@@ -218,7 +219,7 @@ pub(super) fn stop_on(process: Arc<impl Served>, mut signals: Signals) -> io::Re
             }
             tracing::info!("signal {signal}: stopping {}", process.name());
             drop(systemd::stopping());
-            match process.stop(true) {
+            match process.stop(true, Next::Stopped) {
                 Ok(_) => return process.let_end(),
                 Err(failure) => tracing::error!("{failure}"),
             }

@@ -33,6 +33,15 @@ use closing::Closings;
 pub(super) use front::Prepared;
 use front::{Front, Unused};
 
+/// What comes after all fronts are closed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Next {
+    /// Nothing: the array is stopped.
+    Stopped,
+    /// The same fronts again, by the next process.
+    Restart,
+}
+
 /// The fronts that are open, in the order of their opening.
 #[derive(Default)]
 pub(super) struct Fronts {
@@ -167,16 +176,29 @@ impl Fronts {
 
     /// Closes all fronts. Without `force` none while a client is connected to any; with it the requests of
     /// clients are waited for but a moment, for what they wait for may be the stop. Fronts that others close
-    /// are closed too when this returns: by force that hurries. Gives lines for the user.
-    pub(super) fn close_all(&self, name: &ArrayName, force: bool) -> Result<Vec<String>, Failure> {
+    /// are closed too when this returns: by force that hurries. Before a restart, a device that waits for the next process
+    /// may have users. Gives lines for the user.
+    pub(super) fn close_all(
+        &self,
+        name: &ArrayName,
+        force: bool,
+        next: Next,
+    ) -> Result<Vec<String>, Failure> {
         let mut list = self.list();
-        let claim =
-            |front: &Front| if force { Ok(Unused::default()) } else { front.claim(LEAVING) };
+        let waits = |front: &Front| next == Next::Restart && front.can_wait().is_some();
+        let claim = |front: &Front| match force || waits(front) {
+            true => Ok(Unused::default()),
+            false => front.claim(LEAVING),
+        };
         let (unused, clients): (Vec<_>, Vec<_>) = list.iter().map(claim).partition(Result::is_ok);
         if !clients.is_empty() {
             let clients: Vec<String> =
                 clients.into_iter().filter_map(Result::err).flatten().collect();
-            return Err(connected(format!("cannot stop {name}"), &clients));
+            let what = match next {
+                Next::Stopped => format!("cannot stop {name}"),
+                Next::Restart => format!("cannot restart {name}"),
+            };
+            return Err(connected(what, &clients));
         }
         let closing = self.closings.begin();
         self.closings.begin_stop();
@@ -189,7 +211,10 @@ impl Fronts {
         if force {
             self.closings.hurry();
         }
-        let closed = fronts.into_iter().map(|(front, unused)| front.close(unused, &closing));
+        let closed = fronts.into_iter().map(|(front, unused)| match front.can_wait() {
+            Some(driven) if next == Next::Restart => driven.leave(&closing),
+            _ => front.close(unused, &closing),
+        });
         let notes = closed.filter_map(Result::err).collect();
         drop(closing);
         self.closings.wait();

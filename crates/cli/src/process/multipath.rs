@@ -18,7 +18,7 @@ use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
 use super::descriptors::{self, Needs};
 use super::ending::{self, Ending, Served};
-use super::fronts::{Fronts, Prepared};
+use super::fronts::{Fronts, Next, Prepared};
 use super::recorder::Recorder;
 use super::{Seat, answers, array, keeper, state_dir};
 use crate::args::{ArrayName, MultipathArgs};
@@ -210,7 +210,7 @@ impl MultipathProcess {
             None => Ok(()),
             Some(path) => {
                 let why = format!("{}: {}", path.member, path.reason);
-                self.stop(true)?;
+                self.stop(true, Next::Stopped)?;
                 Err(Failure::new(what, why, "list only paths to one device"))
             }
         }

@@ -246,8 +246,8 @@ fn qemu_io_reads_back_patterns_zeroes_and_discards() {
     served.finish();
 }
 
-/// The kernel's own nbd driver, in a guest. Its process is killed while a program writes to a mounted file system; the
-/// next one goes on with the device, and the program notices nothing.
+/// The kernel's own nbd driver, in a guest. Its process is killed, and later restarted, while a program writes to a mounted
+/// file system; the next one goes on with the device, and the program notices nothing.
 #[test]
 fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_it() {
     let images = Images::new();
@@ -269,10 +269,11 @@ fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_
         echo 2000 >/sys/block/${device#/dev/}/queue/io_timeout
         mount /dev/mdspace/a /run/mnt
         first=$(serving)
-        for i in 0 1 2 3 4 5 6 7 8 9; do
-          dd if=$SHARE/data of=/run/mnt/$i bs=64k conv=fsync status=none
-        done &
-        writer=$!
+        write() {
+          for i in "$@"; do dd if=$SHARE/data of=/run/mnt/$i bs=64k conv=fsync status=none; done &
+          writer=$!
+        }
+        write 0 1 2 3 4 5 6 7 8 9
         until [ -e /run/mnt/2 ]; do pause; done
         kill -9 $first
         while [ -e /proc/$first/exe ]; do pause; done
@@ -282,11 +283,21 @@ fn a_file_system_on_a_device_of_the_nbd_driver_outlives_the_process_that_serves_
         [ "$(serving)" != $first ]
         [ "$(readlink /dev/mdspace/a)" = $device ]
         wait $writer
+
+        # A restart lets the same device wait, with its users.
+        second=$(serving)
+        write 10 11 12
+        until [ -e /run/mnt/10 ]; do pause; done
+        quietly mdspace restart a
+        kill -0 $writer || { echo "nothing was under way"; exit 1; }
+        [ "$(serving)" != $second ]
+        [ "$(readlink /dev/mdspace/a)" = $device ]
+        wait $writer
         status=0; mdspace stop a >/dev/null 2>&1 || status=$?
         [ $status = 1 ] || { echo "a stop of a mounted device: $status"; exit 1; }
         umount /run/mnt
         mount /dev/mdspace/a /run/mnt
-        for i in 0 1 2 3 4 5 6 7 8 9; do cmp /run/mnt/$i $SHARE/data; done
+        for i in 0 1 2 3 4 5 6 7 8 9 10 11 12; do cmp /run/mnt/$i $SHARE/data; done
         # The comparison notices a byte.
         printf x | dd of=/run/mnt/9 bs=1 seek=100000 conv=notrunc status=none
         ! cmp -s /run/mnt/9 $SHARE/data

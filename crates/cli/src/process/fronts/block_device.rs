@@ -7,6 +7,7 @@ use std::os::fd::AsFd;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_front::host_device::{self, HostDevice};
 use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
@@ -32,6 +33,8 @@ pub(super) struct BlockDevice<D> {
 pub(super) struct Link {
     path: PathBuf,
     target: PathBuf,
+    /// The device waits for the next process, under this name.
+    stays: AtomicBool,
 }
 
 impl BlockDevice<LoopDevice> {
@@ -100,6 +103,11 @@ impl<D: HostDevice> BlockDevice<D> {
         [self.name.clone(), self.device.path().to_owned()]
     }
 
+    /// Keeps its name when this process lets go of it.
+    pub(super) fn keep_name(&self) {
+        self.link.iter().for_each(|link| link.stays.store(true, Ordering::Relaxed));
+    }
+
     /// The device by itself.
     pub(super) fn device(&self) -> &D {
         &self.device
@@ -134,7 +142,7 @@ impl<D: HostDevice> BlockDevice<D> {
 impl Link {
     /// A link that was made, by this process or another one.
     pub(super) fn known(path: PathBuf, target: PathBuf) -> Link {
-        Link { path, target }
+        Link { path, target, stays: AtomicBool::new(false) }
     }
 
     fn is_there(&self) -> bool {
@@ -152,17 +160,20 @@ impl Link {
                 true => !loop_device::is_abandoned(&old),
                 false => nbd_device::is_served(&old, Path::new(NAMES)),
             };
-            if old != target && is_served {
+            if old == target {
+                return Ok(Self::known(path.to_owned(), target.to_owned()));
+            }
+            if is_served {
                 let taken = format!("{} leads to {} already", path.display(), old.display());
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));
             }
-            if old != target && is_over {
+            if is_over {
                 let_go(File::open(&old).ok());
             }
             fs::remove_file(path)?;
         }
         symlink(target, path)?;
-        Ok(Link { path: path.to_owned(), target: target.to_owned() })
+        Ok(Self::known(path.to_owned(), target.to_owned()))
     }
 }
 
@@ -233,7 +244,8 @@ fn is_over(device: &Path, name: Option<&OsStr>) -> bool {
 
 impl Drop for Link {
     fn drop(&mut self) {
-        if self.is_there()
+        if !*self.stays.get_mut()
+            && self.is_there()
             && let Err(error) = fs::remove_file(&self.path)
         {
             tracing::warn!(%error, "{} stays", self.path.display());

@@ -131,8 +131,9 @@ impl Driven {
         }
     }
 
-    /// Ends its connections, and lets the device wait for the next process, as after a crash.
+    /// Ends its connections, and lets the device wait for the next process under its name, as after a crash.
     pub(super) fn leave(&self, closing: &Closing<'_>) -> Result<(), String> {
+        self.device.keep_name();
         self.is_closing.store(true, Ordering::Release);
         requests_end(closing, || self.server.close(LOOK_EVERY))
     }

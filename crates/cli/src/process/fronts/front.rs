@@ -343,6 +343,14 @@ impl Front {
         }
     }
 
+    /// Its device, if that can wait for the next process, with all its users.
+    pub(super) fn can_wait(&self) -> Option<&Driven> {
+        match self {
+            Self::Driven(driven) if !driven.device().is_detached() => Some(driven),
+            _ => None,
+        }
+    }
+
     /// Whether it takes clients until it is closed.
     pub(super) fn listens(&self) -> bool {
         matches!(self, Self::Nbd(_) | Self::VhostUser(_))
