@@ -169,6 +169,16 @@ pub(crate) enum Verb {
         /// The text by which it is known for the array's.
         identity: String,
     },
+    /// Takes the clients of an address that several arrays share; started by the process of the first.
+    #[command(name = "__broker", hide = true)]
+    Broker {
+        /// The address.
+        address: Address,
+        /// Where their processes find it.
+        rendezvous: PathBuf,
+        /// Its log.
+        log: PathBuf,
+    },
     /// Has the nbd driver ask for short discards; started by the process that serves the device.
     #[command(name = "__shorten-discards", hide = true)]
     DiscardShortener {
@@ -396,7 +406,7 @@ pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
     /// block, nbd-device, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT, nbd:tcp:HOST:PORT or vhost-user:PATH, with ?ro for
-    /// read-only, and for TCP ?tls=DIR. unserve needs no option.
+    /// read-only, for NBD ?shared with other arrays, and for TCP ?tls=DIR. unserve needs no option.
     #[arg(value_parser = Address::parse_here)]
     pub(crate) front: Address,
 }

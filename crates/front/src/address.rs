@@ -10,14 +10,16 @@ use crate::rights::Rights;
 use crate::tls::Tls;
 
 /// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `vhost-user:/path.sock`, `fuse:/DIR`, `loop`,
-/// `nbd-device` or `block`. Behind `?` stand options, with `&` between them: `ro`, for TCP `tls=/DIR`, `tls-verify` and
-/// `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same value.
+/// `nbd-device` or `block`. Behind `?` stand options, with `&` between them: `ro`, for NBD `shared`, for TCP `tls=/DIR`,
+/// `tls-verify` and `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
     pub endpoint: Endpoint,
     /// Clients may only read.
     pub read_only: bool,
+    /// Several arrays are served there, each under its name.
+    pub shared: bool,
     /// Of a Unix socket.
     pub rights: Rights,
 }
@@ -76,7 +78,7 @@ pub enum AddressError {
     Host(String),
     /// Something unknown after the question mark.
     #[error(
-        "unknown option {0:?}: ro is known, for TCP insecure, tls=DIRECTORY and tls-verify, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
+        "unknown option {0:?}: ro is known, for NBD shared, for TCP insecure, tls=DIRECTORY and tls-verify, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
     )]
     Option(String),
     /// The path cannot be written down.
@@ -87,6 +89,14 @@ pub enum AddressError {
     /// Certificates of clients are asked for, and not TLS.
     #[error("tls-verify is nothing without tls=DIRECTORY, which has the certificates")]
     VerifyWithoutTls,
+    /// A client asks for an array by its name when TLS has begun: then no other process can take it over.
+    #[error(
+        "a shared address has no TLS: give each array that is served over TLS a port of its own"
+    )]
+    SharedTls,
+    /// The next array would not find it.
+    #[error("a shared address needs a port that is known: give one from 1 to 65535")]
+    SharedPort,
 }
 
 impl Address {
@@ -139,10 +149,12 @@ impl Address {
             }),
             _ => return Err(kind()),
         };
-        let (mut read_only, mut rights, mut verify) = (false, Rights::default(), None);
+        let (mut read_only, mut shared) = (false, false);
+        let (mut rights, mut verify) = (Rights::default(), None);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match (option, &mut endpoint) {
                 ("ro", _) => read_only = true,
+                ("shared", Endpoint::Nbd(_)) => shared = true,
                 ("insecure", Endpoint::Nbd(Socket::Tcp { insecure, .. })) => *insecure = true,
                 ("tls-verify" | "tls-verify=on", Endpoint::Nbd(Socket::Tcp { .. })) => {
                     verify = Some(true);
@@ -163,7 +175,16 @@ impl Address {
             (_, Some(_)) => return Err(AddressError::VerifyWithoutTls),
             _ => {}
         }
-        Ok(Address { endpoint, read_only, rights })
+        match &endpoint {
+            Endpoint::Nbd(Socket::Tcp { tls: Some(_), .. }) if shared => {
+                return Err(AddressError::SharedTls);
+            }
+            Endpoint::Nbd(Socket::Tcp { port: 0, .. }) if shared => {
+                return Err(AddressError::SharedPort);
+            }
+            _ => {}
+        }
+        Ok(Address { endpoint, read_only, shared, rights })
     }
 
     /// Whether both answer at the same place, whatever their options.
@@ -210,6 +231,9 @@ impl fmt::Display for Address {
         let mut options = Vec::new();
         if self.read_only {
             options.push("ro".to_owned());
+        }
+        if self.shared {
+            options.push("shared".to_owned());
         }
         match &self.endpoint {
             Endpoint::Loop => f.write_str("loop")?,

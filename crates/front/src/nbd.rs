@@ -18,15 +18,20 @@
 //! - [`budget`]: memory that all clients of a process share.
 //! - [`batch`]: answers that leave together in one send, data uncopied.
 //! - [`pairs`]: connections whose other ends the kernel's driver has.
+//! - [`broker`], [`membership`]: one address for the arrays of several processes.
 //! - [`client`]: the other end, small, for tests and tools.
 
 pub mod batch;
+pub mod broker;
 pub mod budget;
 pub mod client;
+mod clients;
 mod connection;
 pub mod context;
 pub mod export;
+mod handover;
 mod handshake;
+pub mod membership;
 pub mod pairs;
 mod reply;
 pub mod request;
@@ -37,9 +42,11 @@ mod transport;
 use mdspace_io::nbd_wire as wire;
 
 pub use batch::{Batch, Data, Piece};
+pub use broker::Broker;
 pub use budget::Budget;
 pub use context::{Context, Contexts, Extent};
 pub use export::{BlockSizes, Export, ExportError, Exports, ReadOnlySwitch};
+pub use membership::SharedAddress;
 pub use pairs::PairServer;
 pub use request::{Command, Cookie, Framing, Request};
 pub use server::{Keeper, Server, ServerLimits, StillConnected};

@@ -2,9 +2,13 @@
 
 use std::fs;
 use std::net::{IpAddr, SocketAddr};
-use std::os::fd::BorrowedFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use rustix::net::{getpeername, sockopt};
+
+/// A TCP client that is silent for so long is asked whether it is still there.
+const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 
 /// The client's program and process on a Unix socket, its address on TCP.
 pub fn describe(socket: BorrowedFd<'_>) -> String {
@@ -49,4 +53,13 @@ pub(crate) fn describe_process(process: u32) -> String {
         Ok(name) => format!("{} (process {process})", name.trim_end().escape_default()),
         Err(_) => format!("process {process}"),
     }
+}
+
+/// Replies are batched here already, so that the system need not wait for more of them; and a
+/// machine that lost its power must not keep its place for ever. Both fail on Unix sockets, which
+/// need neither.
+pub(crate) fn prepare_tcp(socket: impl AsFd) {
+    let _ = sockopt::set_tcp_nodelay(&socket, true);
+    let _ = sockopt::set_tcp_keepidle(&socket, KEEPALIVE_TIME);
+    let _ = sockopt::set_socket_keepalive(&socket, true);
 }

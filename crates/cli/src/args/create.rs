@@ -144,7 +144,7 @@ pub(crate) struct ServingArgs {
     /// Where to serve the array: block for a block device, fuse:DIR for a file, nbd:unix:PATH, nbd:tcp:PORT or
     /// nbd:tcp:HOST:PORT, vhost-user:PATH for a virtual machine; with ?ro for read-only. A socket is for its maker alone, or
     /// as ?mode=0660&group=GROUP says. TCP with ?tls=DIR is served over TLS, to clients with certificates where DIR has
-    /// ca-cert.pem.
+    /// ca-cert.pem. NBD with ?shared serves several arrays at one address, each under its name.
     #[arg(long, value_name = "FRONT", value_parser = Address::parse_here)]
     pub(crate) serve: Vec<Address>,
     /// Let TCP fronts listen where other machines reach them: each client may read and overwrite

@@ -21,6 +21,7 @@ use crate::member_probe::asked_of;
 use crate::report::FrontReport;
 
 mod block_device;
+pub(crate) mod broker;
 mod closing;
 pub(crate) mod discards;
 mod driven;

@@ -157,7 +157,7 @@ pub(crate) fn launch_with(
 }
 
 /// What a process says first; nothing, if it ends without a word. None: it has been stopped for a while.
-fn first_line(said: ChildStdout, process: u32) -> io::Result<Option<String>> {
+pub(super) fn first_line(said: ChildStdout, process: u32) -> io::Result<Option<String>> {
     let (sender, heard) = channel();
     thread::Builder::new().name("launch".into()).spawn(move || {
         let mut line = String::new();

@@ -45,7 +45,11 @@ pub(crate) fn to_stderr() -> Log {
 /// Logs to the array's file. Standard error goes there too, so that a panic is found. An array is served
 /// without its log rather than not: then a note for the user says so, as it does where the log is not the one wanted.
 pub(crate) fn to_file(name: &ArrayName, run_dir: &RunDir) -> (Log, Option<String>) {
-    let path = path(name, run_dir);
+    to_path(path(name, run_dir))
+}
+
+/// Logs to a file, in the same way.
+pub(crate) fn to_path(path: PathBuf) -> (Log, Option<String>) {
     let opened = |file: &File| Ok(rustix::stdio::dup2_stderr(file)?);
     match RotatingFile::open(path.clone(), ROTATION, opened) {
         Ok(log) => start(log),

@@ -1,5 +1,6 @@
 //! The clients that users have, against an array: of NBD here, and of vhost-user.
 
+mod shared;
 mod vhost_user;
 
 mod tls;

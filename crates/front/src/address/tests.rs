@@ -31,7 +31,7 @@ fn addresses_parse_and_print_alike() {
         ("block", Endpoint::Block, false),
     ];
     for (text, endpoint, read_only) in cases {
-        let address = Address { endpoint, read_only, rights: Rights::default() };
+        let address = Address { endpoint, read_only, shared: false, rights: Rights::default() };
         assert_eq!(Address::parse(text), Ok(address.clone()));
         assert_eq!(address.to_string(), text);
     }
@@ -66,7 +66,7 @@ fn tls_of_a_port_parses_and_prints_alike() {
 
 #[test]
 fn clients_find_a_front_by_its_uri() {
-    let uri = |text| Address::parse(text).expect("an address").uri();
+    let uri = |text| Address::parse(text).expect("an address").uri("data");
     let found = |text| uri(text).expect("a server of NBD");
     assert_eq!(found("nbd:unix:/run/a b%.sock?ro"), "nbd+unix:///?socket=/run/a%20b%25.sock");
     assert_eq!(found("nbd:tcp:10809"), "nbd://localhost:10809");
@@ -75,6 +75,27 @@ fn clients_find_a_front_by_its_uri() {
     let all = found("nbd:tcp:0.0.0.0:1?tls=/a");
     assert!(all.starts_with("nbds://") && !all.contains("0.0.0.0"), "{all}");
     assert_eq!(uri("loop"), None);
+    assert_eq!(found("nbd:tcp:10809?shared"), "nbd://localhost:10809/data");
+    assert_eq!(found("nbd:unix:/s?shared"), "nbd+unix:///data?socket=/s");
+}
+
+#[test]
+fn an_address_that_several_arrays_share_is_told_from_others() {
+    for text in
+        ["nbd:tcp:10809?shared", "nbd:tcp:a:1?ro&shared&insecure", "nbd:unix:/s?shared&mode=0660"]
+    {
+        let address = Address::parse(text).expect("an address");
+        assert!(address.shared);
+        assert_eq!(address.to_string(), text);
+        let alone = Address { shared: false, ..address.clone() };
+        assert!(address.is_where(&alone), "`unserve` needs no option");
+    }
+    let refused = |text: &str| Address::parse(text).expect_err("must be refused");
+    assert_eq!(refused("nbd:tcp:1?shared&tls=/a"), AddressError::SharedTls);
+    assert_eq!(refused("nbd:tcp:0?shared"), AddressError::SharedPort);
+    for front in ["vhost-user:/a", "fuse:/a", "loop", "nbd-device", "block"] {
+        assert_eq!(refused(&format!("{front}?shared")), AddressError::Option("shared".into()));
+    }
 }
 
 #[test]

@@ -7,13 +7,16 @@ use std::os::unix::ffi::OsStrExt;
 use super::{Address, Endpoint, Socket};
 
 impl Address {
-    /// The URI by which clients find it; none of what is no NBD server. One that listens at all addresses of this host is
-    /// named by the host.
-    pub fn uri(&self) -> Option<String> {
+    /// The URI by which clients find an array of this name there; none of what is no NBD server. One that listens at all
+    /// addresses of this host is named by the host.
+    pub fn uri(&self, name: &str) -> Option<String> {
         let Endpoint::Nbd(socket) = &self.endpoint else { return None };
-        Some(match socket {
+        // An address of one array has it without its name, too.
+        let export = if self.shared { escaped(name.as_bytes()) } else { String::new() };
+        let server = match socket {
             Socket::Unix(path) => {
-                format!("nbd+unix:///?socket={}", escaped(path.as_os_str().as_bytes()))
+                let path = escaped(path.as_os_str().as_bytes());
+                return Some(format!("nbd+unix:///{export}?socket={path}"));
             }
             Socket::Tcp { host, port, tls, .. } => {
                 let scheme = if tls.is_some() { "nbds" } else { "nbd" };
@@ -22,7 +25,8 @@ impl Address {
                     host => format!("{scheme}://{host}:{port}"),
                 }
             }
-        })
+        };
+        Some(if self.shared { format!("{server}/{export}") } else { server })
     }
 }
 

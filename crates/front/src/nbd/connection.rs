@@ -66,6 +66,8 @@ pub(super) struct Terms {
     pub(super) writes: Rc<LaneWrites>,
     /// What TLS is begun with, where the session asks for it.
     pub(super) tls: Option<Arc<ServerConfig>>,
+    /// What another process has received of it.
+    pub(super) early: Vec<u8>,
 }
 
 /// A client that takes its answers, or sends its writes, at this rate is never cut off: 256 KiB/s.
@@ -132,13 +134,14 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
         socket: Socket,
         volume: Rc<V>,
         session: Session<Rc<Payload>>,
-        terms: Terms,
+        mut terms: Terms,
         place: K,
     ) {
+        let early = std::mem::take(&mut terms.early);
         let connection = Rc::new(Connection {
             lane: lane.clone(),
             io: io.clone(),
-            transport: Transport::new(io.clone(), socket),
+            transport: Transport::new(io.clone(), socket, early),
             volume,
             state: RefCell::new(State { session, under_way: Tags::default() }),
             queue: Queue::new(),

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_io::Lineage;
+use serde::{Deserialize, Serialize};
 
 use crate::address::Address;
 
@@ -20,6 +21,7 @@ const STRIPE_UNIT_BYTES: u32 = 4096;
 #[derive(Clone, Debug)]
 pub struct Exports {
     list: Vec<Export>,
+    has_default: bool,
     switch: ReadOnlySwitch,
     lineage: Option<Arc<Lineage>>,
 }
@@ -41,7 +43,7 @@ impl ReadOnlySwitch {
 }
 
 /// One export: usually a whole array.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Eq, PartialEq, Serialize, Deserialize)]
 pub struct Export {
     /// The name that clients ask for; at most 4096 bytes.
     pub name: String,
@@ -62,7 +64,8 @@ pub struct Export {
 }
 
 /// Block sizes of an export in bytes, valid by construction. The maximum is always 32 MiB.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Eq, PartialEq, Serialize, Deserialize)]
+#[serde(try_from = "(u32, u32)", into = "(u32, u32)")]
 pub struct BlockSizes {
     minimum: u32,
     preferred: u32,
@@ -115,7 +118,8 @@ impl Exports {
                 return Err(ExportError::DuplicateName(export.name.clone()));
             }
         }
-        Ok(Exports { list: exports, switch: ReadOnlySwitch::default(), lineage: None })
+        let switch = ReadOnlySwitch::default();
+        Ok(Exports { list: exports, has_default: true, switch, lineage: None })
     }
 
     /// The same exports for clients that may only read.
@@ -162,10 +166,15 @@ impl Exports {
         &self.list
     }
 
+    /// The same exports, none of which answers to the empty name.
+    pub(super) fn without_default(self) -> Exports {
+        Exports { has_default: false, ..self }
+    }
+
     /// The index of the export that a client means by `name`.
     pub(super) fn find(&self, name: &str) -> Option<usize> {
         let named = self.list.iter().position(|export| export.name == name);
-        named.or((name.is_empty()).then_some(0))
+        named.or((self.has_default && name.is_empty()).then_some(0))
     }
 }
 
@@ -250,6 +259,20 @@ impl BlockSizes {
     /// Largest payload of a request in bytes.
     pub fn maximum(self) -> u32 {
         PAYLOAD_BYTES_MAX
+    }
+}
+
+impl TryFrom<(u32, u32)> for BlockSizes {
+    type Error = ExportError;
+
+    fn try_from((minimum, preferred): (u32, u32)) -> Result<BlockSizes, ExportError> {
+        BlockSizes::new(minimum, preferred)
+    }
+}
+
+impl From<BlockSizes> for (u32, u32) {
+    fn from(sizes: BlockSizes) -> (u32, u32) {
+        (sizes.minimum, sizes.preferred)
     }
 }
 

@@ -2,8 +2,12 @@
 
 use std::sync::Arc;
 
+use mdspace_io::Lineage;
+use serde::{Deserialize, Serialize};
+
 use super::context::{Context, Contexts};
 use super::export::{Export, Exports};
+use super::handover::Begun;
 use super::request::{Agreement, Framing};
 use super::session::{Closing, Misbehaved};
 use super::wire::{
@@ -29,6 +33,10 @@ pub(super) struct Handshake {
     framing: Framing,
     /// Metadata contexts as they were chosen last, and for which export.
     chosen: Option<(usize, Contexts)>,
+    /// What only the process can answer that serves an export is left to that.
+    hands_over: bool,
+    /// The export that was asked about last.
+    mentioned: Option<usize>,
 }
 
 /// What the next bytes are.
@@ -57,8 +65,9 @@ enum Tls {
     Begun,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct ClientFlags {
+/// What the client said before its first option.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
+pub(super) struct ClientFlags {
     fixed_newstyle: bool,
     no_zeroes: bool,
 }
@@ -74,6 +83,13 @@ pub(super) enum Step {
     StartTls,
     /// Transmission starts with the next byte.
     Transmit(Agreement),
+    /// Another process goes on, with what the client has sent from this option on.
+    HandOver {
+        /// The export that the process serves.
+        export: usize,
+        /// How far it is. What was read before the option is over.
+        begun: Begun,
+    },
     /// The connection is over.
     Close(Closing),
 }
@@ -87,15 +103,37 @@ impl Handshake {
         out.put_u64(INIT_MAGIC);
         out.put_u64(OPTION_MAGIC);
         out.put_u16(handshake_flag::FIXED_NEWSTYLE | handshake_flag::NO_ZEROES);
+        Handshake::begin(exports, Stage::ClientFlags)
+    }
+
+    /// Starts a handshake that other processes go on with, one for each export.
+    pub(super) fn handing_over(exports: Arc<Exports>, out: &mut Vec<u8>) -> Handshake {
+        Handshake { hands_over: true, ..Handshake::new(exports, out) }
+    }
+
+    /// Goes on with one that another process has begun. What was chosen for an export that is not served here is chosen
+    /// no more.
+    pub(super) fn resume(exports: Arc<Exports>, begun: &Begun) -> Handshake {
+        let chosen = begun.chosen.as_ref().and_then(|(export, contexts)| {
+            let contexts = contexts.iter().copied().filter_map(Context::with_id).collect();
+            Some((exports.find(export)?, contexts))
+        });
+        let Begun { client, framing, .. } = *begun;
+        Handshake { client, framing, chosen, ..Handshake::begin(exports, Stage::OptionHeader) }
+    }
+
+    fn begin(exports: Arc<Exports>, stage: Stage) -> Handshake {
         Handshake {
             exports,
             gather: Gather::default(),
-            stage: Stage::ClientFlags,
+            stage,
             options_seen: 0,
             client: ClientFlags::default(),
             tls: Tls::Absent,
             framing: Framing::default(),
             chosen: None,
+            hands_over: false,
+            mentioned: None,
         }
     }
 
@@ -203,6 +241,9 @@ impl Handshake {
     }
 
     fn answer(&mut self, option: u32, data: &[u8], out: &mut Vec<u8>) -> Step {
+        if let Some(export) = self.served_elsewhere(option, data) {
+            return Step::HandOver { export, begun: self.begun(option, data) };
+        }
         let answered = match option {
             option::EXPORT_NAME if self.tls == Tls::Required => {
                 return misbehaved(Misbehaved::NoTls);
@@ -229,7 +270,7 @@ impl Handshake {
                     reply(out, option, option_reply::ERR_UNKNOWN, answer.as_bytes());
                     Ok(())
                 }
-                None => self.info(option, data, out).map(|_| ()),
+                None => self.info(option, data, out).map(|export| self.mentioned = Some(export)),
             },
             option::LIST => self.list(data, out),
             option::STRUCTURED_REPLY => self.structured_reply(data, out),
@@ -242,6 +283,36 @@ impl Handshake {
             refuse(out, option, refusal);
         }
         Step::Answered
+    }
+
+    /// The export whose process alone can answer an option, if another one is to go on.
+    fn served_elsewhere(&self, option: u32, data: &[u8]) -> Option<usize> {
+        if !self.hands_over {
+            return None;
+        }
+        let named = || parse_info(data).map(|(name, _)| name);
+        match option {
+            option::EXPORT_NAME => self.find(data).ok(),
+            option::GO => self.find(named()?).ok(),
+            option::INFO => {
+                let name = std::str::from_utf8(named()?).ok()?;
+                self.mentioned.filter(|_| Lineage::is_question(name))
+            }
+            _ => None,
+        }
+    }
+
+    fn begun(&self, option: u32, data: &[u8]) -> Begun {
+        let mut came = Vec::with_capacity(OPTION_HEADER_BYTES + data.len());
+        came.put_u64(OPTION_MAGIC);
+        came.put_u32(option);
+        came.put_u32(length_u32(data.len()));
+        came.extend_from_slice(data);
+        let chosen = self.chosen.map(|(export, contexts)| {
+            let name = self.exports.as_slice()[export].name.clone();
+            (name, contexts.iter().map(Context::id).collect())
+        });
+        Begun { client: self.client, framing: self.framing, chosen, came }
     }
 
     /// Nothing that was agreed without TLS is kept.

@@ -239,6 +239,7 @@ impl Shared {
                 budget: nothing.borrower(),
                 writes: writes.clone(),
                 tls: None,
+                early: Vec::new(),
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }

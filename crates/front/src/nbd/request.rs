@@ -1,5 +1,7 @@
 //! Requests of the transmission phase: decoded, then held against what was agreed.
 
+use serde::{Deserialize, Serialize};
+
 use super::context::{Context, Contexts};
 use super::export::Export;
 use super::wire::{
@@ -65,7 +67,7 @@ pub enum Command {
 }
 
 /// How requests and replies are framed.
-#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq, Serialize, Deserialize)]
 pub enum Framing {
     /// Simple replies: a number, or the data of a read.
     #[default]

@@ -1,35 +1,35 @@
-//! A server: one listening socket, its clients, and the lanes that they live on.
+//! A server: where its clients come from, who they are, and the lanes that they live on.
 
-use std::cmp::Reverse;
-use std::collections::BTreeMap;
-use std::os::fd::{AsFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::thread;
 use std::time::Duration;
 
 use mdspace_engine::lane::Lane;
 use mdspace_io::{LaneIo, Socket};
-use rustix::net::{Shutdown, sockopt};
 
 use crate::address::Address;
 use crate::arrivals::Arrivals;
 use crate::listener::{ListenError, Listener, Renewable};
 use crate::partial_writes::PartialWrites;
-use crate::peer::{self, Who};
+use crate::peer;
 use crate::tls::Identity;
 use crate::volume::{Volume, VolumePart};
 use crate::wait::SharedWait;
 
 use super::budget::Budget;
+use super::clients::Clients;
 use super::connection::{Connection, Place, Terms};
 use super::export::Exports;
+use super::handover::Begun;
+use super::membership::{Membership, SharedAddress};
 use super::session::{Limits, Session};
 
 /// How long a server waits after the system refused it a connection.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
-/// A TCP client that is silent for so long is asked whether it is still there.
-const KEEPALIVE_TIME: Duration = Duration::from_secs(60);
 
 /// A running server. Dropping it disconnects its clients without waiting for them.
 #[derive(Debug)]
@@ -81,7 +81,7 @@ pub struct StillConnected {
 #[derive(Debug)]
 struct Shared {
     address: Address,
-    listener: Renewable,
+    source: Source,
     exports: Arc<Exports>,
     /// The same while clients may only read.
     read_only_exports: Arc<Exports>,
@@ -91,31 +91,24 @@ struct Shared {
     closing: AtomicBool,
     /// The accepting task, while it waits.
     accepting: SharedWait,
-    lanes: Vec<Arrivals<(OwnedFd, Presence)>>,
+    lanes: Vec<Arrivals<(Arrival, Presence)>>,
     clients: Mutex<Clients>,
     client_left: Condvar,
 }
 
-/// Clients by the order of their arrival.
-#[derive(Debug, Default)]
-struct Clients {
-    arrived: u64,
-    /// How many were cut off at their handshakes since one last left nobody there.
-    cut_off: u64,
-    present: BTreeMap<u64, Client>,
+/// Where clients come from.
+#[derive(Debug)]
+enum Source {
+    Listener(Renewable),
+    /// Other processes serve their arrays at the same address.
+    Broker(Membership),
 }
 
+/// A client's socket, and what a broker has gone through with it.
 #[derive(Debug)]
-struct Client {
-    peer: String,
-    who: Option<Who>,
-    lane: usize,
-    /// Its handshake is over, and it has a place.
-    has_place: bool,
-    /// Others took what it had at its handshake.
-    is_cut_off: bool,
-    /// A duplicate of its socket, by which any thread can disconnect it.
+struct Arrival {
     socket: OwnedFd,
+    begun: Option<Begun>,
 }
 
 /// A client's entry in the list; dropped when its connection is over.
@@ -140,11 +133,23 @@ impl Keeper {
             let directory = identity.directory().display();
             tracing::info!(front = %shared.address, "certificates of {directory} were read anew");
         }
-        let renewed = shared.listener.renew(|| shared.is_closing())?;
-        if renewed {
-            shared.accepting.wake();
+        match &shared.source {
+            Source::Listener(listener) => {
+                let renewed = listener.renew(|| shared.is_closing())?;
+                if renewed {
+                    shared.accepting.wake();
+                }
+                Ok(renewed)
+            }
+            Source::Broker(membership) => {
+                let kept = shared.keep_place(membership);
+                kept.map_err(|source| {
+                    let front = shared.address.clone().into();
+                    ListenError::Io { front, source }
+                })?;
+                Ok(false)
+            }
         }
-        Ok(renewed)
     }
 }
 
@@ -158,34 +163,37 @@ impl Server {
         volume: &V,
     ) -> Server {
         let exports = exports.at(listener.address());
-        let shared = Arc::new(Shared {
-            address: listener.address().clone(),
-            identity: listener.identity().cloned(),
-            listener: Renewable::new(listener),
-            read_only_exports: Arc::new(exports.clone().read_only()),
-            exports: Arc::new(exports),
-            limits,
-            closing: AtomicBool::new(false),
-            accepting: SharedWait::default(),
-            lanes: (0..volume.lane_count()).map(|_| Arrivals::default()).collect(),
-            clients: Mutex::default(),
-            client_left: Condvar::new(),
-        });
-        for id in volume.lane_ids() {
-            let (shared, index) = (shared.clone(), usize::from(id.0));
-            volume.run_on(id, move |part, lane, io| {
-                if index == 0 {
-                    lane.spawn(shared.clone().accept(lane.clone(), io.clone()));
-                }
-                lane.spawn(shared.serve(index, lane.clone(), io.clone(), part.clone()));
-            });
-        }
-        Server(shared)
+        let (address, identity) = (listener.address().clone(), listener.identity().cloned());
+        let source = Source::Listener(Renewable::new(listener));
+        Server(Shared::start(address, identity, source, exports, limits, volume))
+    }
+
+    /// Serves `volume` as the first of `exports` at an address that other processes serve at, too.
+    pub fn share<V: Volume>(
+        shared: SharedAddress,
+        exports: Exports,
+        limits: ServerLimits,
+        volume: &V,
+    ) -> io::Result<Server> {
+        let address = shared.address().clone();
+        let exports = exports.at(&address);
+        let membership = Membership::begin(shared, &exports)?;
+        let source = Source::Broker(membership);
+        let shared = Shared::start(address, None, source, exports, limits, volume);
+        // Without a thread it is dropped, and leaves the address.
+        let server = Server(shared);
+        server.0.hear_broker()?;
+        Ok(server)
     }
 
     /// Where it answers, with the port that the system chose.
     pub fn address(&self) -> &Address {
         &self.0.address
+    }
+
+    /// The URI by which clients find the first export there.
+    pub fn uri(&self) -> Option<String> {
+        self.0.address.uri(&self.0.exports.as_slice()[0].name)
     }
 
     /// What sees to it that clients find it.
@@ -195,16 +203,16 @@ impl Server {
 
     /// Who is connected, in the order of arrival.
     pub fn clients(&self) -> Vec<String> {
-        self.0.clients().present.values().map(|client| client.peer.clone()).collect()
+        self.0.clients().peers()
     }
 
     /// Who is still connected after `patience`; at once nobody, when the last one leaves. A client
     /// that has gone may not have been noticed yet.
     pub fn clients_that_stay(&self, patience: Duration) -> Vec<String> {
-        let are_there = |clients: &mut Clients| !clients.present.is_empty();
+        let are_there = |clients: &mut Clients| !clients.is_empty();
         let waited = self.0.client_left.wait_timeout_while(self.0.clients(), patience, are_there);
         let (clients, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        clients.present.values().map(|client| client.peer.clone()).collect()
+        clients.peers()
     }
 
     /// Takes no more clients, disconnects those that are there, and waits until what they asked for
@@ -225,6 +233,39 @@ impl Drop for Server {
 }
 
 impl Shared {
+    fn start<V: Volume>(
+        address: Address,
+        identity: Option<Arc<Identity>>,
+        source: Source,
+        exports: Exports,
+        limits: ServerLimits,
+        volume: &V,
+    ) -> Arc<Shared> {
+        let shared = Arc::new(Shared {
+            address,
+            identity,
+            source,
+            read_only_exports: Arc::new(exports.clone().read_only()),
+            exports: Arc::new(exports),
+            limits,
+            closing: AtomicBool::new(false),
+            accepting: SharedWait::default(),
+            lanes: (0..volume.lane_count()).map(|_| Arrivals::default()).collect(),
+            clients: Mutex::default(),
+            client_left: Condvar::new(),
+        });
+        for id in volume.lane_ids() {
+            let (shared, index) = (shared.clone(), usize::from(id.0));
+            volume.run_on(id, move |part, lane, io| {
+                if index == 0 {
+                    lane.spawn(shared.clone().accept(lane.clone(), io.clone()));
+                }
+                lane.spawn(shared.serve(index, lane.clone(), io.clone(), part.clone()));
+            });
+        }
+        shared
+    }
+
     /// A panic on one thread leaves the list as usable as it was.
     fn clients(&self) -> MutexGuard<'_, Clients> {
         self.clients.lock().unwrap_or_else(PoisonError::into_inner)
@@ -238,25 +279,30 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.listener.shut_down();
+        match &self.source {
+            Source::Listener(listener) => listener.shut_down(),
+            Source::Broker(membership) => membership.end(),
+        }
         self.accepting.wake();
         // Before the list is looked at: who comes later has not begun.
         self.lanes.iter().for_each(Arrivals::turn_away);
-        for client in self.clients().present.values() {
-            client.disconnect();
-        }
+        self.clients().disconnect_all();
         self.limits.budget.wake_all();
     }
 
     /// Accepts clients and spreads them over the lanes.
     async fn accept(self: Arc<Self>, lane: Rc<Lane>, io: LaneIo) {
+        let Source::Listener(source) = &self.source else { return };
         while !self.is_closing() {
-            let renewals = self.listener.renewals();
-            match self.listener.duplicate().and_then(Socket::new) {
-                Ok(listener) => self.accept_at(&listener, renewals, &lane, &io).await,
+            let renewals = source.renewals();
+            match source.duplicate().and_then(Socket::new) {
+                Ok(listener) => {
+                    let is_over = || self.is_closing() || source.renewals() != renewals;
+                    self.accept_at(&listener, is_over, &lane, &io).await;
+                }
                 Err(error) => {
                     tracing::error!(%error, "cannot accept clients");
-                    self.pause(renewals, &lane).await;
+                    self.pause(|| self.is_closing(), &lane).await;
                 }
             }
         }
@@ -266,58 +312,67 @@ impl Shared {
     async fn accept_at(
         self: &Arc<Self>,
         listener: &Socket,
-        renewals: u64,
+        is_over: impl Fn() -> bool,
         lane: &Lane,
         io: &LaneIo,
     ) {
-        while let Some(accepted) = self.unless_over(renewals, io.accept(listener, None)).await {
+        // On a Unix socket a shutdown does not end an accept that the ring has under way.
+        while let Some(accepted) = self.accepting.unless(&is_over, io.accept(listener, None)).await
+        {
             match accepted {
-                Ok(socket) => self.admit(&socket),
+                Ok(socket) => self.admit(socket.as_fd(), None),
                 Err(error) => {
                     tracing::warn!(%error, "a client could not be accepted");
-                    self.pause(renewals, lane).await;
+                    self.pause(&is_over, lane).await;
                 }
             }
         }
     }
 
-    async fn pause(&self, renewals: u64, lane: &Lane) {
+    async fn pause(&self, is_over: impl Fn() -> bool, lane: &Lane) {
         let pause = lane.sleep_until(lane.backend().now() + ACCEPT_PAUSE);
-        self.unless_over(renewals, pause).await;
+        self.accepting.unless(is_over, pause).await;
     }
 
-    /// Waits for `work`, but gives it up once the server is closing, or listens anew: on a Unix socket a
-    /// shutdown does not end an accept that the ring has under way.
-    async fn unless_over<T>(&self, renewals: u64, work: impl Future<Output = T>) -> Option<T> {
-        let is_over = || self.is_closing() || self.listener.renewals() != renewals;
-        self.accepting.unless(is_over, work).await
+    /// Finds another broker where that of a shared address has ended.
+    fn keep_place(self: &Arc<Self>, membership: &Membership) -> io::Result<()> {
+        if self.is_closing() || !membership.keep(&self.exports)? {
+            return Ok(());
+        }
+        tracing::warn!(front = %self.address, "the broker had ended: another one runs");
+        self.hear_broker()?;
+        if self.is_closing() {
+            membership.end();
+        }
+        Ok(())
+    }
+
+    /// Takes the clients that a broker gives, on a thread of its own, until that has ended.
+    fn hear_broker(self: &Arc<Self>) -> io::Result<()> {
+        let Source::Broker(membership) = &self.source else { return Ok(()) };
+        let (line, shared) = (membership.line(), self.clone());
+        let hear = move || {
+            let Source::Broker(membership) = &shared.source else { return };
+            while let Some((socket, begun)) = membership.next(&line) {
+                shared.admit(socket.as_fd(), Some(begun));
+            }
+        };
+        thread::Builder::new().name("broker".into()).spawn(hear).map(drop)
     }
 
     /// Gives a client to the lane with the fewest.
-    fn admit(self: &Arc<Self>, socket: &Socket) {
-        let peer = peer::describe(socket.as_fd());
-        let mut clients = self.clients();
-        let limit = self.limits.clients;
-        if clients.placed().count() >= limit {
-            return tracing::warn!(peer, limit, "a client is refused: too many are connected");
-        }
-        let who = peer::who(socket.as_fd());
-        clients.cut_off_one_without_a_place(&who, limit);
-        let duplicate = || socket.as_fd().try_clone_to_owned();
+    fn admit(self: &Arc<Self>, socket: BorrowedFd<'_>, begun: Option<Begun>) {
+        let duplicate = || socket.try_clone_to_owned();
         let (Ok(ours), Ok(theirs)) = (duplicate(), duplicate()) else {
+            let peer = peer::describe(socket);
             return tracing::warn!(peer, "a client is refused: no descriptor is left");
         };
-        prepare_tcp(socket);
-        let lane = clients.emptiest_lane(self.lanes.len());
-        tracing::info!(peer, lane, "a client has connected");
-        let number = clients.arrived;
-        clients.arrived += 1;
-        let (has_place, is_cut_off) = (false, false);
-        let client = Client { peer, who, lane, has_place, is_cut_off, socket: ours };
-        clients.present.insert(number, client);
-        drop(clients);
+        let admitted = self.clients().admit(ours, self.lanes.len(), self.limits.clients);
+        let Some((number, lane)) = admitted else { return };
+        tracing::info!(peer = peer::describe(socket), lane, "a client has connected");
+        peer::prepare_tcp(socket);
         let presence = Presence { number, shared: self.clone() };
-        self.lanes[lane].push((theirs, presence));
+        self.lanes[lane].push((Arrival { socket: theirs, begun }, presence));
     }
 
     /// Serves the clients that come to one lane.
@@ -330,7 +385,7 @@ impl Shared {
     ) {
         let writes = self.limits.partial_writes.beside();
         lane.spawn(writes.watch());
-        while let Some((socket, presence)) = self.lanes[index].next().await {
+        while let Some((Arrival { socket, begun }, presence)) = self.lanes[index].next().await {
             let socket = match Socket::new(socket) {
                 Ok(socket) => socket,
                 Err(error) => {
@@ -342,7 +397,10 @@ impl Shared {
                 true => &self.read_only_exports,
                 false => &self.exports,
             };
-            let session = Session::new(exports.clone(), self.limits.session);
+            let session = match &begun {
+                Some(begun) => Session::resumed(exports.clone(), self.limits.session, begun),
+                None => Session::new(exports.clone(), self.limits.session),
+            };
             let tls = self.identity.as_ref().map(|identity| identity.config());
             let session = if tls.is_some() { session.requiring_tls() } else { session };
             let terms = Terms {
@@ -351,80 +409,10 @@ impl Shared {
                 budget: self.limits.budget.borrower(),
                 writes: writes.clone(),
                 tls,
+                early: begun.map(|begun| begun.came).unwrap_or_default(),
             };
             Connection::start(&lane, &io, socket, part.clone(), session, terms, presence);
         }
-    }
-}
-
-impl Clients {
-    fn placed(&self) -> impl Iterator<Item = &Client> {
-        self.present.values().filter(|client| client.has_place)
-    }
-
-    /// Those at their handshakes, by the order of their arrival.
-    fn without_a_place(&self) -> impl Iterator<Item = (u64, &Client)> {
-        let is_one = |client: &Client| !client.has_place && !client.is_cut_off;
-        self.present.iter().map(|(number, client)| (*number, client)).filter(move |it| is_one(it.1))
-    }
-
-    /// So that with one that comes no more than `most` are at their handshakes. Who has most there gives way, with the
-    /// oldest: a client that never says a word keeps no other out.
-    fn cut_off_one_without_a_place(&mut self, comes: &Option<Who>, most: usize) {
-        if self.without_a_place().count() < most {
-            return;
-        }
-        let mut counts = BTreeMap::from([(comes, 1)]);
-        for (_, client) in self.without_a_place() {
-            *counts.entry(&client.who).or_insert(0) += 1;
-        }
-        let rank = |(number, client): &(u64, &Client)| (counts[&client.who], Reverse(*number));
-        let Some((number, _)) = self.without_a_place().max_by_key(rank) else { return };
-        let Some(client) = self.present.get_mut(&number) else { return };
-        client.is_cut_off = true;
-        client.disconnect();
-        self.cut_off += 1;
-        // A client that connects again and again fills no log.
-        if self.cut_off.is_power_of_two() {
-            let (peer, count) = (&client.peer, self.cut_off);
-            tracing::warn!(peer, count, "clients are cut off: too many are at their handshakes");
-        }
-    }
-
-    /// A connection is over.
-    fn remove(&mut self, number: u64) -> Option<Client> {
-        let left = self.present.remove(&number);
-        if self.without_a_place().next().is_none() {
-            self.cut_off = 0;
-        }
-        left
-    }
-
-    /// Gives a client whose handshake is over a place, if there is one.
-    fn give_place(&mut self, number: u64, limits: &ServerLimits) -> bool {
-        let who = self.present.get(&number).map(|client| &client.who);
-        let all = self.placed().count();
-        let own = self.placed().filter(|client| Some(&client.who) == who).count();
-        let Some(client) = self.present.get_mut(&number) else { return false };
-        client.has_place = all < limits.clients && own < limits.clients_of_one;
-        if !client.has_place {
-            let peer = &client.peer;
-            tracing::warn!(peer, all, own, "a client is refused: too many are connected");
-        }
-        client.has_place
-    }
-
-    fn emptiest_lane(&self, lanes: usize) -> usize {
-        let mut counts = vec![0; lanes];
-        self.present.values().for_each(|client| counts[client.lane] += 1);
-        (0..lanes).min_by_key(|&lane| counts[lane]).expect("there is at least one lane")
-    }
-}
-
-impl Client {
-    fn disconnect(&self) {
-        // One that cannot be disconnected any more is gone.
-        let _ = rustix::net::shutdown(&self.socket, Shutdown::Both);
     }
 }
 
@@ -441,20 +429,11 @@ impl Place for Presence {
 impl Drop for Presence {
     fn drop(&mut self) {
         let left = self.shared.clients().remove(self.number);
-        if let Some(client) = left {
-            tracing::info!(peer = client.peer, "a client has left");
+        if let Some(peer) = left {
+            tracing::info!(peer, "a client has left");
         }
         self.shared.client_left.notify_all();
     }
-}
-
-/// Replies are batched here already, so that the system need not wait for more of them; and a
-/// machine that lost its power must not keep its place for ever. Both fail on Unix sockets, which
-/// need neither.
-fn prepare_tcp(socket: &Socket) {
-    let _ = sockopt::set_tcp_nodelay(socket, true);
-    let _ = sockopt::set_tcp_keepidle(socket, KEEPALIVE_TIME);
-    let _ = sockopt::set_socket_keepalive(socket, true);
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use super::batch::{Batch, Data, Weight};
 use super::context::{Context, Contexts, Extent};
 use super::export::{Export, Exports};
+use super::handover::Begun;
 use super::handshake::{Handshake, Step};
 use super::reply::Reply;
 use super::request::{Agreement, Command, Cookie, Framing, Header, Refusal, Request};
@@ -162,6 +163,12 @@ impl<B: Data> Session<B> {
         ready.header(|out| handshake = Some(Handshake::new(exports.clone(), out)));
         let phase = Phase::Handshake(handshake.expect("the header was just written"));
         Session::begin(exports, limits, phase, ready)
+    }
+
+    /// A connection whose handshake another process has begun. What came there already is its first input.
+    pub(super) fn resumed(exports: Arc<Exports>, limits: Limits, begun: &Begun) -> Session<B> {
+        let handshake = Handshake::resume(exports.clone(), begun);
+        Session::begin(exports, limits, Phase::Handshake(handshake), Batch::new())
     }
 
     fn begin(exports: Arc<Exports>, limits: Limits, phase: Phase, ready: Batch<B>) -> Session<B> {
@@ -338,6 +345,7 @@ impl<B: Data> Session<B> {
                 self.agreed = Some(agreed);
                 self.phase = Phase::Transmission(Transmission::default());
             }
+            Step::HandOver { .. } => unreachable!("a session serves its exports itself"),
             Step::Close(closing) => self.phase = Phase::Closed(closing),
         }
         None

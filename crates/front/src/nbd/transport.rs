@@ -26,6 +26,8 @@ const SEND_BYTES: usize = 64 << 10;
 pub(super) struct Transport {
     io: LaneIo,
     socket: Socket,
+    /// What another process has received, and not read.
+    early: RefCell<Vec<u8>>,
     tls: RefCell<Option<Tls>>,
 }
 
@@ -40,8 +42,9 @@ struct Tls {
 }
 
 impl Transport {
-    pub(super) fn new(io: LaneIo, socket: Socket) -> Transport {
-        Transport { io, socket, tls: RefCell::default() }
+    /// What came `early` is received first.
+    pub(super) fn new(io: LaneIo, socket: Socket, early: Vec<u8>) -> Transport {
+        Transport { io, socket, early: RefCell::new(early), tls: RefCell::default() }
     }
 
     /// Whether payloads can be received where they belong.
@@ -56,6 +59,11 @@ impl Transport {
         deadline: Option<Time>,
     ) -> (io::Result<usize>, Vec<u8>) {
         if self.is_plain() {
+            let early = self.early.take();
+            if !early.is_empty() {
+                buffer.extend_from_slice(&early);
+                return (Ok(early.len()), buffer);
+            }
             return self.io.recv(&self.socket, buffer, deadline).await;
         }
         let received = self.recv_deciphered(&mut buffer, deadline).await;

@@ -232,6 +232,12 @@ impl Lineage {
         Question { number, way: way.iter().copied().chain([self.process]).collect() }
     }
 
+    /// Whether a client asks a question where it gives this name of an export. It means the export that it has asked for
+    /// before, where a server has several that other processes serve.
+    pub fn is_question(name: &str) -> bool {
+        name.parse::<Question>().is_ok()
+    }
+
     /// Notes what a client of a front reads, in bytes. One load where no device is looked at.
     #[inline]
     pub fn note_read(&self, bytes: Range<u64>) {

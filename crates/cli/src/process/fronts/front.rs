@@ -12,12 +12,13 @@ use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
 use mdspace_front::listener::{ListenError, Listener};
 use mdspace_front::loop_device::LoopDevice;
-use mdspace_front::nbd::{Exports, Server, ServerLimits};
+use mdspace_front::nbd::{Exports, Server, ServerLimits, SharedAddress};
 use mdspace_front::nbd_device::Identity;
 use mdspace_front::vhost_user;
 use mdspace_front::volume::Volume;
 
 use super::block_device::BlockDevice;
+use super::broker;
 use super::closing::Closing;
 use super::driven::Driven;
 use super::mount_guard::{End, MountGuard};
@@ -40,6 +41,7 @@ const SOCKET_PATH_BYTES_MAX: usize = 107;
 /// A front that can be opened: what the user named is there and free. Nothing was written for it.
 pub(in crate::process) enum Prepared {
     Nbd(Listener),
+    SharedNbd(SharedAddress),
     VhostUser(Listener),
     File { address: Address, directory: PathBuf, own: Option<OwnDirectory> },
     Driven(Address),
@@ -90,6 +92,8 @@ impl Prepared {
     /// Whether a front can be there now. For `create`, before anything is asked.
     pub(in crate::process) fn check(address: &Address) -> Result<(), Failure> {
         match &address.endpoint {
+            // Others may be served there.
+            Endpoint::Nbd(_) if address.shared => has_room(address),
             Endpoint::Nbd(_) | Endpoint::VhostUser(_) => listener(address).map(drop),
             Endpoint::Fuse(directory) => has_folder(address, directory),
             Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => way(address).map(drop),
@@ -104,6 +108,10 @@ impl Prepared {
     ) -> Result<Self, Failure> {
         let what = || cannot_serve(address);
         let (directory, own) = match &address.endpoint {
+            Endpoint::Nbd(_) if address.shared => {
+                has_room(address)?;
+                return broker::find(address, run_dir).map(Self::SharedNbd);
+            }
             Endpoint::Nbd(_) => return listener(address).map(Self::Nbd),
             Endpoint::VhostUser(_) => return listener(address).map(Self::VhostUser),
             Endpoint::Fuse(directory) => {
@@ -143,6 +151,15 @@ impl Prepared {
             Self::Nbd(listener) => {
                 let server = Server::start(listener, exports, limits, volume);
                 let note = format!("{name}: served at {}", server.address());
+                Ok((Front::Nbd(server), note))
+            }
+            Self::SharedNbd(shared) => {
+                let address = shared.address().clone();
+                let server = Server::share(shared, exports, limits, volume).map_err(|why| {
+                    let cure = "choose another address, or the same options for all that share it";
+                    Failure::new(cannot_serve(&address), why, cure)
+                })?;
+                let note = format!("{name}: served at {address}, beside others");
                 Ok((Front::Nbd(server), note))
             }
             Self::VhostUser(listener) => {
@@ -205,6 +222,17 @@ impl Prepared {
 
 /// Listens where the user says.
 fn listener(address: &Address) -> Result<Listener, Failure> {
+    has_room(address)?;
+    Listener::bind(address).map_err(|error| refused(address, &error))
+}
+
+/// That nothing can listen there, and what helps.
+pub(super) fn refused(address: &Address, error: &ListenError) -> Failure {
+    Failure::new(cannot_serve(address), error, cure(address, error))
+}
+
+/// Whether the file of a Unix socket can be made.
+fn has_room(address: &Address) -> Result<(), Failure> {
     if let Some(path) = address.endpoint.unix_path() {
         let bytes = path.as_os_str().len();
         if bytes > SOCKET_PATH_BYTES_MAX {
@@ -215,8 +243,7 @@ fn listener(address: &Address) -> Result<Listener, Failure> {
         }
         path.parent().map_or(Ok(()), |folder| has_folder(address, folder))?;
     }
-    Listener::bind(address)
-        .map_err(|error| Failure::new(cannot_serve(address), &error, cure(address, &error)))
+    Ok(())
 }
 
 /// What helps where nothing can listen.
@@ -258,7 +285,7 @@ fn way(address: &Address) -> Result<Option<Way>, Failure> {
     })
 }
 
-fn cannot_serve(address: &Address) -> String {
+pub(super) fn cannot_serve(address: &Address) -> String {
     format!("cannot serve at {address}")
 }
 
@@ -414,9 +441,12 @@ impl Front {
             }),
             Self::Driven(driven) => Some(driven.device().describe()),
         };
-        let address = self.address();
-        let (uri, clients) = (address.uri(), self.clients(claims));
-        FrontReport { address: address.to_string(), device, uri, clients }
+        let uri = match self {
+            Self::Nbd(server) => server.uri(),
+            _ => None,
+        };
+        let (address, clients) = (self.address().to_string(), self.clients(claims));
+        FrontReport { address, device, uri, clients }
     }
 }
 

@@ -73,11 +73,11 @@ pub(in crate::member) fn ask(uri: &Uri, question: &Question) -> io::Result<Optio
     match &uri.server {
         Server::Unix(path) => {
             let stream = bounded::connect_unix(path, question.patience())?;
-            Handshake(Bounded::new(stream, until)).only_ask(question)
+            Handshake(Bounded::new(stream, until)).only_ask(&uri.export, question)
         }
         Server::Tcp { host, port } => {
             let stream = connect(host, *port, until)?;
-            Handshake(Bounded::new(stream, until)).only_ask(question)
+            Handshake(Bounded::new(stream, until)).only_ask(&uri.export, question)
         }
     }
 }
@@ -156,6 +156,7 @@ impl<S: Read + Write> Handshake<S> {
         let taken = || {
             self.greet()?;
             if let Some(asking) = asking {
+                self.mention(&uri.export)?;
                 asking.answer = asking.question.put(|words| self.inquire(words))?;
                 if matches!(asking.answer, Some(Answer::Yes | Answer::Unclear(_))) {
                     return Err(io::Error::other("what lies below it is against it"));
@@ -186,8 +187,9 @@ impl<S: Read + Write> Handshake<S> {
         self.0.write_all(&u32::from(flags).to_be_bytes())
     }
 
-    fn only_ask(mut self, question: &Question) -> io::Result<Option<Answer>> {
+    fn only_ask(mut self, export: &str, question: &Question) -> io::Result<Option<Answer>> {
         self.greet()?;
+        self.mention(export)?;
         let answer = question.put(|words| self.inquire(words));
         // The connection ends anyway.
         drop(self.send(option::ABORT, &[]));
@@ -196,16 +198,28 @@ impl<S: Read + Write> Handshake<S> {
 
     /// Asks for what an export of this name is. None: the server knows no answer of ours.
     fn inquire(&mut self, name: &str) -> io::Result<Option<Answer>> {
+        let refusal = self.info(name)?;
+        Ok(refusal.and_then(|text| str::from_utf8(&text).ok().and_then(Answer::parse)))
+    }
+
+    /// Says which export questions are about, where a server has several. What it is does not matter yet.
+    fn mention(&mut self, export: &str) -> io::Result<()> {
+        match export {
+            "" => Ok(()),
+            named => self.info(named).map(drop),
+        }
+    }
+
+    /// What the server says where it has no export of this name. None: it has.
+    fn info(&mut self, name: &str) -> io::Result<Option<Vec<u8>>> {
         let mut data = string(name);
         data.put_u16(0);
         self.send(option::INFO, &data)?;
         for _ in 0..ANSWERS_MAX {
             match self.answer(option::INFO)? {
                 (option_reply::ACK, _) => return Ok(None),
-                (kind, text) if kind & option_reply::ERROR != 0 => {
-                    return Ok(str::from_utf8(&text).ok().and_then(Answer::parse));
-                }
-                // A server that has an export of every name.
+                (kind, text) if kind & option_reply::ERROR != 0 => return Ok(Some(text)),
+                // A server may have an export of every name.
                 _ => {}
             }
         }
