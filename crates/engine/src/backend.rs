@@ -62,6 +62,9 @@ pub struct MemberInfo {
     pub rotational: bool,
     /// Whether a discarded range reads as zeroes afterwards.
     pub discard_zeroes: bool,
+    /// Whether it takes room only for what was written to it: zeroes are discarded there. Such a one has
+    /// [`discard_zeroes`](Self::discard_zeroes).
+    pub is_sparse: bool,
 }
 
 /// One I/O to one member. Addresses are 512-byte sectors of the device, from its start.
@@ -259,6 +262,15 @@ impl WriteFrom {
         self.len() == 0
     }
 
+    /// Whether the bytes are known to be zeroes. Those of a front end are not looked at.
+    pub(crate) fn is_zeroes(&self) -> bool {
+        match self {
+            Self::Buffer(buffer, range) => is_zeroes(&buffer[range.clone()]),
+            Self::Shared(buffer, range) => is_zeroes(&buffer[range.clone()]),
+            Self::Source(..) | Self::Gather(_) => false,
+        }
+    }
+
     /// The same bytes for another member: those of an owned buffer in a new one.
     pub(crate) fn again(&self, allocate: &dyn Fn(usize) -> Buffer) -> Self {
         match self {
@@ -300,6 +312,12 @@ impl WriteFrom {
             }
         }
     }
+}
+
+/// Whether all bytes are zero. Looked at in parts, each without a branch.
+fn is_zeroes(bytes: &[u8]) -> bool {
+    const PART_BYTES: usize = 256;
+    bytes.chunks(PART_BYTES).all(|part| part.iter().fold(0, |all, byte| all | byte) == 0)
 }
 
 impl std::fmt::Debug for ReadInto {

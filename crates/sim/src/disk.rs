@@ -92,6 +92,7 @@ impl DiskSpec {
             logical_block_bytes: self.logical_block_bytes,
             rotational: self.rotational,
             discard_zeroes: self.discard_zeroes,
+            is_sparse: self.discard_zeroes,
         }
     }
 }

@@ -204,6 +204,7 @@ fn impossible_with_any_members(args: &CreateArgs, creation: &Creation) -> Option
         logical_block_bytes: 512,
         rotational: false,
         discard_zeroes: false,
+        is_sparse: false,
     };
     let places = args.members.iter().map(|place| {
         let flags = flags(place.member()?, args);

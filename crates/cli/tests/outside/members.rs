@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::{self, File};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use crate::harness::{
@@ -124,6 +124,31 @@ fn a_member_that_is_cut_and_written_at_its_end_is_failed_and_never_read_wrong() 
     assert!(filled.is_whole(&mut nbd));
     drop(nbd);
     filled.mdspace.succeed(&["stop", "a"]);
+}
+
+/// The last member of a new RAID5 is computed from the others, and so is what takes a member's place.
+#[test]
+fn files_with_holes_take_no_more_room_than_their_data() {
+    let (images, mdspace) = (Images::new(), Mdspace::new());
+    let members = images.sparse("m", 4, 256 * MIB);
+    let names: Vec<&str> = members.iter().map(|path| path_text(path)).collect();
+    let [first, others @ .., new] = &names[..] else { unreachable!("four members") };
+    let serve = mdspace.serve("holes");
+    let create = ["create", "holes", "--level=5", "--raid-devices=3", "--run", &serve, first];
+    mdspace.succeed(&[&create[..], others].concat());
+    mdspace.settle("holes");
+    let data = vec![0x5a; 4 << 20];
+    mdspace.connect("holes").write(0, &data);
+    mdspace.succeed(&["fail", "holes", first]);
+    mdspace.succeed(&["add", "holes", "--run", new]);
+    mdspace.settle("holes");
+    assert_eq!(mdspace.check("holes"), 0);
+    assert_eq!(mdspace.connect("holes").read(0, 4 << 20), data);
+    mdspace.succeed(&["stop", "holes"]);
+    for path in &members {
+        let bytes = fs::metadata(path).expect("a member").blocks() * 512;
+        assert!(bytes < 16 * MIB, "{} takes {bytes} bytes", path.display());
+    }
 }
 
 #[test]

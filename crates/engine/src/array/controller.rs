@@ -750,5 +750,6 @@ fn member_view(member: &Member) -> MemberView {
         write_mostly: member.superblock.flags.write_mostly(),
         failfast: member.superblock.flags.fail_fast(),
         rotational: member.info.rotational,
+        is_sparse: member.info.is_sparse,
     }
 }

@@ -47,6 +47,8 @@ pub(super) struct MemberWrites<'a> {
     trouble: Option<Box<Trouble>>,
     /// Whether what went well can be written, and not just given up.
     heals: bool,
+    /// Whether they fill members: a sparse one keeps its holes.
+    fills: bool,
     /// Where its client was told already that it went well: that it counts as behind, until the controller can
     /// see what came of it.
     answered: Option<Counted<'a>>,
@@ -89,11 +91,13 @@ impl Trouble {
 struct Device {
     member: MemberId,
     data_offset: u64,
+    is_sparse: bool,
 }
 
 impl Device {
     fn of(member: &MemberView) -> Self {
-        Self { member: member.id, data_offset: member.data_offset }
+        let MemberView { id, data_offset, is_sparse, .. } = *member;
+        Self { member: id, data_offset, is_sparse }
     }
 }
 
@@ -149,7 +153,7 @@ impl<'a> MemberWrites<'a> {
     pub(super) fn new(lane: &'a ArrayLane, fua: bool) -> Self {
         let (returned, trouble, answered) = Default::default();
         let (behind, heals, any) = (false, true, false);
-        let (of_row, torn) = (false, false);
+        let (of_row, torn, fills) = (false, false, false);
         let under_way = InFlight { lane, writes: Vec::new() };
         let view = lane.view();
         Self {
@@ -161,6 +165,7 @@ impl<'a> MemberWrites<'a> {
             returned,
             trouble,
             heals,
+            fills,
             answered,
             any,
             of_row,
@@ -171,6 +176,11 @@ impl<'a> MemberWrites<'a> {
     /// The same for a parity row, where the lane's view [lets rows be written](ArrayLane::lets_rows_be_written).
     pub(super) fn of_row(lane: &'a ArrayLane, fua: bool) -> Self {
         Self { of_row: true, ..Self::new(lane, fua) }
+    }
+
+    /// The same for what fills members.
+    pub(super) fn that_fill(lane: &'a ArrayLane) -> Self {
+        Self { fills: true, ..Self::new(lane, false) }
     }
 
     /// The same for what may be behind.
@@ -226,11 +236,22 @@ impl<'a> MemberWrites<'a> {
 
     #[inline]
     fn write_on(&mut self, place: Place, device: Device, sector: u64, from: WriteFrom) {
-        let Device { member, data_offset } = device;
+        let Device { member, data_offset, is_sparse } = device;
         let sectors = sector..sector + (from.len() / SECTOR_BYTES) as u64;
         let durable = self.fua.then(|| DurableWrite::begin(&self.lane.array, member, self.behind));
-        let write = Write { place, member, sectors, bytes: Written::ComeBack, durable };
-        self.start_on(write, IoOp::Write { sector: data_offset + sector, from, fua: self.fua });
+        let (bytes, op) = if self.fills && is_sparse && from.is_zeroes() {
+            self.heals = false;
+            if let WriteFrom::Buffer(buffer, _) = from {
+                self.lane.recycle(Some(buffer));
+            }
+            let (sector, sectors) = (data_offset + sector, sectors.end - sectors.start);
+            (Written::Zeroes, IoOp::Discard { sector, sectors })
+        } else {
+            let sector = data_offset + sector;
+            (Written::ComeBack, IoOp::Write { sector, from, fua: self.fua })
+        };
+        let write = Write { place, member, sectors, bytes, durable };
+        self.start_on(write, op);
     }
 
     #[inline]

@@ -218,5 +218,6 @@ fn first_member_view(member: &StartMember) -> MemberView {
         write_mostly: member.superblock.flags.write_mostly(),
         failfast: member.superblock.flags.fail_fast(),
         rotational: member.info.rotational,
+        is_sparse: member.info.is_sparse,
     }
 }

@@ -127,6 +127,8 @@ pub struct MemberView {
     pub failfast: bool,
     /// Seeks cost time.
     pub rotational: bool,
+    /// Zeroes are discarded there, and take no room.
+    pub is_sparse: bool,
 }
 
 impl MemberView {

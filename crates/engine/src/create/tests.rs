@@ -34,6 +34,7 @@ fn device(index: u16) -> NewDevice {
         logical_block_bytes: 512,
         rotational: false,
         discard_zeroes: true,
+        is_sparse: false,
     };
     NewDevice { id: MemberId { index, generation: 0 }, info, flags: MemberFlags::default() }
 }

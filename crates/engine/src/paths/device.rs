@@ -62,6 +62,7 @@ pub(super) fn common_info(
         logical_block_bytes: blocks.max().unwrap_or(first.logical_block_bytes),
         rotational: infos.iter().any(|info| info.rotational),
         discard_zeroes: infos.iter().all(|info| info.discard_zeroes),
+        is_sparse: false,
     })
 }
 

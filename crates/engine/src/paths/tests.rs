@@ -55,6 +55,7 @@ pub(super) fn device_of(groups: &str, failback: Failback, host: Box<dyn Host>) -
             logical_block_bytes: 512,
             rotational: false,
             discard_zeroes: false,
+            is_sparse: false,
         };
         (MemberId { index: index as u16, generation: 0 }, info)
     };

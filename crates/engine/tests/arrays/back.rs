@@ -246,6 +246,33 @@ fn discards_end_where_a_new_member_keeps_what_it_is_told_to_discard() {
     }
 }
 
+/// A file with holes gets no longer than the data that it has to hold.
+#[test]
+fn what_is_zeroes_is_discarded_where_a_sparse_member_is_filled() {
+    for (seed, shape) in (40..).zip([shapes::RAID5, shapes::RAID6, shapes::RAID1, shapes::RAID10]) {
+        for is_sparse in [false, true] {
+            let shape = Shape { member_sectors: 4096, ..shape };
+            let mut world = World::synced(Setup::shuffled(shape, seed));
+            let zeroes = Request::WriteZeroes { sector: 0, sectors: world.sectors(), fua: false };
+            world.serve(0, zeroes).unwrap();
+            world.model.fill(0);
+            world.write_random(0, 8);
+            world.write_random(world.sectors() - 8, 8);
+            let new = usize::from(shape.disks);
+            world.disks.disk(new).is_sparse = is_sparse;
+            world.fail(0);
+            world.remove(0);
+            world.add(new).unwrap();
+            world.wait_idle();
+            let discarded = world.disks.disk(new).discarded;
+            assert_eq!(discarded > 0, is_sparse, "{discarded} sectors ({world})");
+            assert_eq!(world.check(), 0, "{world}");
+            world.fail(1);
+            world.verify();
+        }
+    }
+}
+
 /// Two members are out, one after the other; another disk takes one of their places, and while it is
 /// filled one of the two comes back with what is old by now.
 #[test]

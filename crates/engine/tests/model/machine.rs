@@ -75,6 +75,7 @@ impl Machine {
                 logical_block_bytes: 512,
                 rotational: false,
                 discard_zeroes: false,
+                is_sparse: false,
             };
             (MemberId { index: index as u16, generation: 0 }, info)
         };

@@ -78,6 +78,7 @@ impl Two {
             logical_block_bytes: 512,
             rotational: false,
             discard_zeroes: true,
+            is_sparse: false,
         };
         let member = MemberId { index: 0, generation: 0 };
         let flushes = Flushes::default();

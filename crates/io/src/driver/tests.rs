@@ -57,6 +57,7 @@ fn pipe_member(
         logical_block_bytes: 512,
         rotational: false,
         discard_zeroes: false,
+        is_sparse: false,
     };
     (config.members.add(device, info, false).unwrap(), writer)
 }
@@ -306,6 +307,7 @@ fn crowded(io: IoChoice, bytes: u64) -> (LocalLane, MemberId, tempfile::NamedTem
         logical_block_bytes: 512,
         rotational: false,
         discard_zeroes: false,
+        is_sparse: false,
     };
     let member = config.members.add(device, info, false).unwrap();
     (lane, member, image)

@@ -270,6 +270,7 @@ pub(super) fn open(
         logical_block_bytes: 512,
         rotational,
         discard_zeroes: !rotational && !mode.read_only,
+        is_sparse: false,
     };
     Ok(Opened::new(device, info))
 }
@@ -336,6 +337,7 @@ fn open_export(
         logical_block_bytes: export.block_bytes,
         rotational: export.is_rotational(),
         discard_zeroes: export.writes_zeroes() && !mode.read_only,
+        is_sparse: false,
     };
     let locks = Locks { place, ..Locks::default() };
     Ok(Opened::with(Device::Nbd(Box::new(nbd)), info, locks))
@@ -399,6 +401,7 @@ impl Opening<'_> {
             logical_block_bytes,
             rotational: traits.rotational,
             discard_zeroes: traits.discard_zeroes && !self.mode.read_only,
+            is_sparse: traits.is_sparse && !self.mode.read_only,
         };
         let (memory_align, inline) = (transfers.memory_align, transfers.inline);
         let identity = named::Identity::of_metadata(&metadata);

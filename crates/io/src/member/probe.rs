@@ -115,6 +115,8 @@ fn is_in_memory(file: &File) -> bool {
 pub(super) struct Traits {
     pub(super) rotational: bool,
     pub(super) discard_zeroes: bool,
+    /// A file with holes.
+    pub(super) is_sparse: bool,
 }
 
 /// What the system tells of the device, or of the disk under a file.
@@ -123,10 +125,13 @@ pub(super) fn traits(file: &File, metadata: &Metadata, bytes: u64) -> Traits {
         let queue = |key| queue_value(metadata.rdev(), key);
         let discard_zeroes = queue("discard_max_bytes").is_some_and(|max| max > 0)
             && queue("write_zeroes_max_bytes").is_some_and(|max| max > 0);
-        Traits { rotational: queue("rotational") == Some(1), discard_zeroes }
+        Traits { rotational: queue("rotational") == Some(1), discard_zeroes, is_sparse: false }
     } else {
         let rotational = queue_value(metadata.dev(), "rotational") == Some(1);
-        Traits { rotational, discard_zeroes: punches_holes(file, bytes) }
+        let discard_zeroes = punches_holes(file, bytes);
+        // One that has all its room stays so: its user may have given it that.
+        let is_sparse = discard_zeroes && metadata.blocks() * 512 < bytes;
+        Traits { rotational, discard_zeroes, is_sparse }
     }
 }
 

@@ -53,6 +53,7 @@ pub(super) fn superblock(events: u64, sectors: u64) -> Vec<u8> {
         logical_block_bytes: 512,
         rotational: false,
         discard_zeroes: false,
+        is_sparse: false,
     };
     let slots = (0..3).map(|index| {
         let id = MemberId { index, generation: 0 };

@@ -41,7 +41,11 @@ impl<'a> WindowWrites<'a> {
         sector: u64,
         from: WriteFrom,
     ) {
-        let writes = self.writes.get_or_insert_with(|| MemberWrites::new(port, false));
+        let begin = || match self.target {
+            Target::Fills => MemberWrites::that_fill(port),
+            _ => MemberWrites::new(port, false),
+        };
+        let writes = self.writes.get_or_insert_with(begin);
         writes.start_on_member(member, sector, from);
     }
 

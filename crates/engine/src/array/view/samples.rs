@@ -33,6 +33,7 @@ pub(in crate::array) fn view_of(
         write_mostly: false,
         failfast: false,
         rotational: false,
+        is_sparse: false,
     };
     let mut view = ArrayView {
         epoch: 1,

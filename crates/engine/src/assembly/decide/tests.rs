@@ -47,6 +47,7 @@ pub(super) fn array(
             logical_block_bytes: 512,
             rotational: false,
             discard_zeroes: false,
+            is_sparse: false,
         },
         flags: MemberFlags::default(),
     };

@@ -190,7 +190,11 @@ impl RamBackend {
             }
             IoOp::Flush => (disk.flush(), None),
             IoOp::Discard { .. } if disk.keeps_discarded => (Ok(()), None),
-            IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            IoOp::Discard { sector, sectors } => {
+                disk.discarded += sectors;
+                (disk.write(sector, &vec![0; sectors as usize * SECTOR], false), None)
+            }
+            IoOp::WriteZeroes { sector, sectors, .. } => {
                 (disk.write(sector, &vec![0; sectors as usize * SECTOR], false), None)
             }
         };

@@ -49,6 +49,8 @@ pub(crate) struct Disk {
     pub(crate) prefetched: Vec<Range<u64>>,
     /// Every write since it was last taken, in the order of their ends.
     pub(crate) writes: Vec<Range<u64>>,
+    /// Sectors that were discarded.
+    pub(crate) discarded: u64,
     /// Sectors that were written and not flushed, as they were before.
     unflushed: BTreeMap<u64, Vec<u8>>,
     /// Those that a failed flush did not make durable, as they were before.
@@ -74,6 +76,8 @@ pub(crate) struct Disk {
     pub(crate) images_of: Option<Images>,
     /// A discard changes nothing.
     pub(crate) keeps_discarded: bool,
+    /// It says that it takes room only for what is written.
+    pub(crate) is_sparse: bool,
     /// So long takes each of its I/Os, whatever becomes of it.
     pub(crate) takes: Duration,
     /// So long takes each of its reads, beside each other and whatever else it does.
@@ -140,6 +144,7 @@ impl Disks {
             logical_block_bytes: disk.logical_block_bytes,
             rotational: disk.rotational,
             discard_zeroes: !disk.keeps_discarded,
+            is_sparse: disk.is_sparse,
         }
     }
 
