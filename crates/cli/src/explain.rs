@@ -9,7 +9,9 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use mdspace_engine::assembly::{self, Assembly, Candidate, FoundBitmap, LeftOut, Options, Refusal};
+use mdspace_engine::assembly::{
+    self, Assembly, Candidate, FoundBitmap, LeftOut, Options, Reason, Refusal,
+};
 use mdspace_engine::lane::LaneId;
 use mdspace_format::bitmap::BitmapError;
 use mdspace_format::superblock::RESYNC_NONE;
@@ -99,6 +101,8 @@ struct Verdict {
     look: Option<String>,
     /// The command that brings it back.
     assemble: Option<String>,
+    /// The command that brings back, after that, members which it starts without since they are out of date.
+    re_add: Option<String>,
 }
 
 /// Reads the devices and judges every array that is on them.
@@ -305,6 +309,7 @@ impl Verdict {
             why: refusal.to_string(),
             look: None,
             assemble: None,
+            re_add: None,
         };
         (verdict, Vec::new())
     }
@@ -338,9 +343,18 @@ impl Verdict {
             cure: refusal.as_ref().map(cure_of),
             look: Some(command(&look.iter().map(|word| &**word).collect::<Vec<_>>())),
             assemble: Some(command(options)),
+            re_add: re_add(&words[1], &assembly),
         };
         (verdict, assembly.left_out)
     }
+}
+
+/// How members come back that were left out for what they have missed. Only a free slot takes one.
+fn re_add(name: &str, assembly: &Assembly) -> Option<String> {
+    let stale = assembly.left_out.iter().filter(|out| matches!(out.reason, Reason::Stale { .. }));
+    let members: Vec<String> = stale.map(|out| shell_word(&out.member)).collect();
+    let is_useful = assembly.degraded > 0 && !members.is_empty();
+    is_useful.then(|| format!("mdspace re-add {name} {}", members.join(" ")))
 }
 
 #[cfg(test)]

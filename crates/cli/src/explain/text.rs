@@ -77,6 +77,9 @@ fn write_verdict(out: &mut String, verdict: &Verdict) -> fmt::Result {
     if let Some(assemble) = &verdict.assemble {
         writeln!(out, "  To bring it back:\n    {assemble}")?;
     }
+    if let Some(re_add) = &verdict.re_add {
+        writeln!(out, "  Then, for what is left out:\n    {re_add}")?;
+    }
     Ok(())
 }
 
@@ -147,6 +150,7 @@ mod tests {
             cure: None,
             look: None,
             assemble: None,
+            re_add: None,
         };
         let array = ArrayFound {
             uuid: String::new(),

@@ -78,6 +78,25 @@ fn what_explain_tells_to_type_is_what_assemble_wants() {
 }
 
 #[test]
+fn what_explain_tells_to_type_brings_back_a_member_that_missed_writes() {
+    let user = User::with_members(&["a", "b", "c"]);
+    user.expect(0, "create data --level=5 --raid-devices=3 --assume-clean --homehost=h a b c");
+    user.expect(0, "fail data b");
+    user.expect(0, "remove data b");
+    user.expect(0, "stop data");
+    let verdict = &explained(&user, 0, "a b c")["arrays"][0]["verdict"];
+    for command in ["assemble", "re_add"] {
+        let command = verdict[command].as_str().expect("a command");
+        user.expect(0, command.strip_prefix("mdspace ").expect("a command of ours"));
+    }
+    user.run("wait data");
+    assert_eq!(user.detail("data")["array"]["degraded"], 0);
+    user.expect(0, "stop data");
+    let verdict = &explained(&user, 0, "a b c")["arrays"][0]["verdict"];
+    assert_eq!(verdict["re_add"], Value::Null, "{verdict}");
+}
+
+#[test]
 fn members_of_two_arrays_are_told_apart_also_while_one_runs() {
     let user = User::with_members(&["a", "b", "c", "d"]);
     user.expect(0, "create one --level=1 --raid-devices=2 --assume-clean a b");
