@@ -11,7 +11,7 @@ use crate::tls::Tls;
 
 /// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `vhost-user:/path.sock`, `fuse:/DIR`, `loop`,
 /// `nbd-device` or `block`. Behind `?` stand options, with `&` between them: `ro`, for NBD `shared`, for TCP `tls=/DIR`,
-/// `tls-verify` and `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same value.
+/// `tls-verify`, `tls-crl` and `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
@@ -78,7 +78,7 @@ pub enum AddressError {
     Host(String),
     /// Something unknown after the question mark.
     #[error(
-        "unknown option {0:?}: ro is known, for NBD shared, for TCP insecure, tls=DIRECTORY and tls-verify, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
+        "unknown option {0:?}: ro is known, for NBD shared, for TCP insecure, tls=DIRECTORY, tls-verify and tls-crl, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
     )]
     Option(String),
     /// The path cannot be written down.
@@ -87,8 +87,11 @@ pub enum AddressError {
     )]
     Unwritable(String),
     /// Certificates of clients are asked for, and not TLS.
-    #[error("tls-verify is nothing without tls=DIRECTORY, which has the certificates")]
+    #[error("tls-verify and tls-crl are nothing without tls=DIRECTORY, which has the certificates")]
     VerifyWithoutTls,
+    /// A list of revoked certificates, of which none is asked for.
+    #[error("tls-crl is nothing with tls-verify=off: no client is asked for a certificate then")]
+    ListWithoutVerify,
     /// A client asks for an array by its name when TLS has begun: then no other process can take it over.
     #[error(
         "a shared address has no TLS: give each array that is served over TLS a port of its own"
@@ -150,7 +153,7 @@ impl Address {
             _ => return Err(kind()),
         };
         let (mut read_only, mut shared) = (false, false);
-        let (mut rights, mut verify) = (Rights::default(), None);
+        let (mut rights, mut verify, mut needs_list) = (Rights::default(), None, false);
         for option in options.split('&').filter(|option| !option.is_empty()) {
             match (option, &mut endpoint) {
                 ("ro", _) => read_only = true,
@@ -160,19 +163,27 @@ impl Address {
                     verify = Some(true);
                 }
                 ("tls-verify=off", Endpoint::Nbd(Socket::Tcp { .. })) => verify = Some(false),
+                ("tls-crl", Endpoint::Nbd(Socket::Tcp { .. })) => needs_list = true,
                 (option, Endpoint::Nbd(Socket::Tcp { tls: tls @ None, .. }))
                     if option.starts_with("tls=") =>
                 {
                     let directory = parse_path(&option["tls=".len()..])?;
-                    *tls = Some(Tls { directory, verify: None });
+                    *tls = Some(Tls { directory, verify: None, needs_list: false });
                 }
                 (option, endpoint) if endpoint.unix_path().is_some() && rights.take(option) => {}
                 _ => return Err(AddressError::Option(option.to_string())),
             }
         }
         match (&mut endpoint, verify) {
-            (Endpoint::Nbd(Socket::Tcp { tls: Some(tls), .. }), verify) => tls.verify = verify,
-            (_, Some(_)) => return Err(AddressError::VerifyWithoutTls),
+            (Endpoint::Nbd(Socket::Tcp { tls: Some(tls), .. }), verify) => {
+                if needs_list && verify == Some(false) {
+                    return Err(AddressError::ListWithoutVerify);
+                }
+                (tls.verify, tls.needs_list) = (verify, needs_list);
+            }
+            (_, verify) if verify.is_some() || needs_list => {
+                return Err(AddressError::VerifyWithoutTls);
+            }
             _ => {}
         }
         match &endpoint {
@@ -251,11 +262,12 @@ impl fmt::Display for Address {
                 if *insecure {
                     options.push("insecure".to_owned());
                 }
-                if let Some(Tls { directory, verify }) = tls {
+                if let Some(Tls { directory, verify, needs_list }) = tls {
                     options.push(format!("tls={}", directory.display()));
                     let verify =
                         verify.map(|verify| if verify { "tls-verify" } else { "tls-verify=off" });
                     options.extend(verify.map(str::to_owned));
+                    options.extend(needs_list.then(|| "tls-crl".to_owned()));
                 }
             }
         }

@@ -158,11 +158,12 @@ impl Listener {
         let mut address = address.clone();
         if let Endpoint::Nbd(Socket::Tcp { port, tls, .. }) = &mut address.endpoint {
             *port = place.port();
-            // Who starts it by this address the next time opens nothing because the CA has gone meanwhile.
+            // Who starts it by this address the next time lets no more in because a file has gone meanwhile.
             if let (Some(tls), Some(identity)) = (tls, &identity)
                 && identity.asks_clients()
             {
                 tls.verify = Some(true);
+                tls.needs_list |= identity.has_list();
             }
         }
         let reachable_from = (!place.ip().is_loopback()).then_some(place.ip());
@@ -175,7 +176,7 @@ impl Listener {
         Place { address: self.address.clone(), file }
     }
 
-    /// Where it listens, with the port that the system chose, and with `tls-verify` where clients are asked for certificates.
+    /// Where it listens, with the port that the system chose, and with `tls-verify` and `tls-crl` as the directory has their files.
     pub fn address(&self) -> &Address {
         &self.address
     }

@@ -39,6 +39,8 @@ pub struct Tls {
     pub directory: PathBuf,
     /// Whether clients need a certificate. By default they do where the directory has `ca-cert.pem`.
     pub verify: Option<bool>,
+    /// Whether there must be a list of revoked certificates.
+    pub needs_list: bool,
 }
 
 /// Keys and certificates of a server, as it has read them last.
@@ -134,7 +136,7 @@ impl Identity {
     pub fn read(tls: &Tls) -> Result<Identity, TlsError> {
         let has_ca = || tls.directory.join(CA_CERT).symlink_metadata().is_ok();
         let asks_clients = tls.verify.unwrap_or_else(has_ca);
-        let read = Mutex::new(ReadFiles::of(&tls.directory, asks_clients, false)?);
+        let read = Mutex::new(ReadFiles::of(&tls.directory, asks_clients, tls.needs_list)?);
         Ok(Identity { directory: tls.directory.clone(), asks_clients, read })
     }
 
@@ -162,6 +164,11 @@ impl Identity {
     /// Whether a client is served only with a certificate that `ca-cert.pem` has signed.
     pub fn asks_clients(&self) -> bool {
         self.asks_clients
+    }
+
+    /// Whether clients' certificates are checked by a list of revoked ones.
+    pub fn has_list(&self) -> bool {
+        self.lock().has_list
     }
 
     /// The key's file, if others than its owner may read it.

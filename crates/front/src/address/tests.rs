@@ -44,7 +44,7 @@ fn tls_of_a_port_parses_and_prints_alike() {
         let text = format!("nbd:tcp:10809?ro&tls=/etc/pki/a b{options}");
         let address = Address::parse(&text).expect("an address");
         let Endpoint::Nbd(Socket::Tcp { tls, .. }) = &address.endpoint else { panic!("a port") };
-        assert_eq!(tls, &Some(Tls { directory: "/etc/pki/a b".into(), verify }));
+        assert_eq!(tls, &Some(Tls { directory: "/etc/pki/a b".into(), verify, needs_list: false }));
         assert_eq!(address.to_string(), text);
         let plain = Address::parse("nbd:tcp:10809").expect("an address");
         assert!(address.is_where(&plain) && plain.is_where(&address));
@@ -59,6 +59,11 @@ fn tls_of_a_port_parses_and_prints_alike() {
     assert_eq!(refused("nbd:tcp:1?tls=pki"), AddressError::RelativePath("pki".into()));
     assert_eq!(refused("nbd:tcp:1?tls="), AddressError::RelativePath(String::new()));
     assert_eq!(refused("nbd:tcp:1?tls-verify"), AddressError::VerifyWithoutTls);
+    assert_eq!(refused("nbd:tcp:1?tls-crl"), AddressError::VerifyWithoutTls);
+    let unasked = refused("nbd:tcp:1?tls=/a&tls-verify=off&tls-crl");
+    assert_eq!(unasked, AddressError::ListWithoutVerify);
+    let listed = "nbd:tcp:1?tls=/a&tls-verify&tls-crl";
+    assert_eq!(Address::parse(listed).map(|address| address.to_string()).as_deref(), Ok(listed));
     assert_eq!(refused("nbd:tcp:1?tls=/a&tls=/b"), AddressError::Option("tls=/b".into()));
     assert_eq!(refused("nbd:tcp:1?tls"), AddressError::Option("tls".into()));
     assert_eq!(refused("nbd:unix:/s?tls=/a"), AddressError::Option("tls=/a".into()));

@@ -250,6 +250,22 @@ fn clients_are_asked_at_the_next_start_too_when_the_ca_has_gone() {
 }
 
 #[test]
+fn a_list_of_revoked_certificates_is_missed_at_the_next_start_too() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new("tests");
+    authority.write_server(folder.path());
+    authority.write(folder.path());
+    authority.write_list(folder.path(), true);
+    let front = tcp(&format!("nbd:tcp:0?tls={}", folder.path().display()));
+    let next = Listener::bind(&front).expect("listening").address().clone();
+    assert!(next.to_string().ends_with("&tls-verify&tls-crl"), "{next}");
+    Listener::bind(&next).expect("listening");
+    fs::remove_file(folder.path().join("ca-crl.pem")).expect("removed");
+    assert!(matches!(Listener::bind(&next), Err(ListenError::Tls(TlsError::Missing(_)))));
+    Listener::bind(&front).expect("who says nothing of it misses none");
+}
+
+#[test]
 fn a_listener_that_was_shut_down_refuses_clients() {
     let folder = tempfile::tempdir().expect("a folder");
     let path = folder.path().join("a.sock");

@@ -19,7 +19,7 @@ fn directory() -> (tempfile::TempDir, Authority) {
 }
 
 fn tls(folder: &tempfile::TempDir, verify: Option<bool>) -> Tls {
-    Tls { directory: folder.path().to_path_buf(), verify }
+    Tls { directory: folder.path().to_path_buf(), verify, needs_list: false }
 }
 
 fn refused(folder: &tempfile::TempDir, verify: Option<bool>) -> String {
