@@ -255,9 +255,32 @@ pub(crate) struct MembersArgs {
 pub(crate) struct AddArgs {
     #[command(flatten)]
     pub(crate) on: MembersArgs,
+    #[command(flatten)]
+    pub(crate) forgetting: ForgettingArgs,
     /// Answer yes to every question.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
+}
+
+/// Whether members are taken that keep no data.
+#[derive(Args, Clone, Copy, Debug)]
+pub(crate) struct ForgettingArgs {
+    /// Take null: members, which keep nothing of what is written: for measurements.
+    #[arg(long)]
+    pub(crate) keep_nothing: bool,
+}
+
+impl ForgettingArgs {
+    /// Why, and what to do, where members are not taken.
+    pub(crate) fn refuses<'a>(
+        self,
+        members: impl IntoIterator<Item = &'a MemberSpec>,
+    ) -> Option<(String, &'static str)> {
+        let mut forgetting = members.into_iter().filter(|member| member.forgets());
+        let member = forgetting.next().filter(|_| !self.keep_nothing)?;
+        let why = format!("{member} keeps nothing of what is written to it");
+        Some((why, "give a file or a device; --keep-nothing takes it, for measurements"))
+    }
 }
 
 #[derive(Args, Debug)]
@@ -288,6 +311,8 @@ pub(crate) struct ReplaceArgs {
     /// needed more, without it.
     #[arg(long, value_name = "MEMBER")]
     pub(crate) with: Option<MemberSpec>,
+    #[command(flatten)]
+    pub(crate) forgetting: ForgettingArgs,
     /// Answer yes to every question.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,

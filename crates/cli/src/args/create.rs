@@ -9,6 +9,7 @@ use mdspace_engine::assembly::LeftOut;
 use mdspace_format::{Level, MetadataVersion, Uuid};
 use mdspace_front::Address;
 
+use super::ForgettingArgs;
 use super::member::{MemberOrMissing, MemberSpec};
 use super::name::ArrayName;
 use super::size::Size;
@@ -86,6 +87,8 @@ pub(crate) struct CreateArgs {
     /// Answer yes to every question.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
+    #[command(flatten)]
+    pub(crate) forgetting: ForgettingArgs,
     /// RAID4, 5, 6: resync all members together; do not rebuild one as a spare.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,

@@ -125,6 +125,13 @@ impl FromStr for MemberSpec {
     }
 }
 
+impl MemberSpec {
+    /// Whether it keeps nothing of what is written to it.
+    pub(crate) fn forgets(&self) -> bool {
+        matches!(self, Self::Null(_))
+    }
+}
+
 impl fmt::Display for MemberSpec {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {

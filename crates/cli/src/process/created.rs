@@ -104,7 +104,10 @@ fn is_same(one: &MemberSpec, other: &MemberSpec) -> bool {
 pub(crate) fn check(args: &CreateArgs, what: &str) -> Result<(), Failure> {
     let creation = creation(args, what)?;
     args.serving.serve.iter().try_for_each(Prepared::check)?;
-    let useless = useless_option(args).or_else(|| named_twice(args));
+    let members = args.members.iter().filter_map(MemberOrMissing::member);
+    let useless = useless_option(args)
+        .or_else(|| named_twice(args))
+        .or_else(|| args.forgetting.refuses(members));
     let impossible =
         || impossible_shape(&creation).or_else(|| impossible_with_any_members(args, &creation));
     match useless.or_else(impossible) {

@@ -144,9 +144,10 @@ fn write_members(out: &mut String, array: &ArrayReport) -> fmt::Result {
 
 fn write_member(out: &mut String, member: &MemberReport) -> fmt::Result {
     let number = |number: Option<u32>| number.map_or_else(|| "-".into(), |n| n.to_string());
+    let forgets = if member.member.starts_with("null:") { " (keeps nothing)" } else { "" };
     writeln!(
         out,
-        "   {:>5}   {:>5}    {:>5}    {:>5}      {}   {}",
+        "   {:>5}   {:>5}    {:>5}    {:>5}      {}   {}{forgets}",
         member.number,
         number(member.major),
         number(member.minor),

@@ -6,10 +6,12 @@ use mdspace_format::Superblock;
 use mdspace_io::path_of_name;
 
 use super::{Outcome, ask};
-use crate::args::{AddArgs, FailArgs, MemberSpec, MembersArgs, RemoveArgs, ReplaceArgs};
+use crate::args::{
+    AddArgs, FailArgs, ForgettingArgs, MemberSpec, MembersArgs, RemoveArgs, ReplaceArgs,
+};
 use crate::control::Request;
 use crate::control::client::Client;
-use crate::failure::Failure;
+use crate::failure::{Code, Failure};
 use crate::member_probe::{self, Probed, Purpose, which_leads_to};
 use crate::report::ArrayReport;
 use crate::run_dir::RunDir;
@@ -17,6 +19,7 @@ use crate::run_dir::RunDir;
 /// Adds members, after a look at what they hold. One that was in this array is no surprise.
 pub(crate) fn add(args: &AddArgs) -> Outcome {
     let MembersArgs { name, members } = &args.on;
+    refuse_forgetting(args.forgetting, members, || format!("cannot add to {name}"))?;
     let run_dir = RunDir::open_of(name)?;
     let array = Client::connect(&run_dir, name)?.report()?.array;
     let purpose = Purpose::new_member(format!("cannot add to {name}"));
@@ -54,13 +57,28 @@ fn look_at(
     Ok(Probed::default())
 }
 
+/// Refuses members that keep no data, unless the user takes them.
+fn refuse_forgetting<'a>(
+    forgetting: ForgettingArgs,
+    members: impl IntoIterator<Item = &'a MemberSpec>,
+    what: impl FnOnce() -> String,
+) -> Result<(), Failure> {
+    match forgetting.refuses(members) {
+        Some((why, cure)) => Err(Failure::new(what(), why, cure).with_code(Code::Usage)),
+        None => Ok(()),
+    }
+}
+
 /// Has a member replaced that still works.
 pub(crate) fn replace(args: &ReplaceArgs) -> Outcome {
     let mut probed = Probed::default();
+    let ReplaceArgs { name, member, .. } = args;
+    let what = || format!("cannot replace {member} in {name}");
+    refuse_forgetting(args.forgetting, &args.with, what)?;
     if let Some(with) = &args.with {
         let run_dir = RunDir::open_of(&args.name)?;
         let array = Client::connect(&run_dir, &args.name)?.report()?.array;
-        let purpose = Purpose::known(format!("cannot replace {} in {}", args.member, args.name));
+        let purpose = Purpose::known(what());
         probed = look_at(with, &array, &run_dir, args.run, &purpose)?;
     }
     let with = args.with.as_ref().map(MemberSpec::absolute).transpose()?;

@@ -23,6 +23,25 @@ fn an_array_on_modelled_members_is_no_faster_than_they_are() {
 }
 
 #[test]
+fn a_member_that_keeps_nothing_is_taken_by_its_option_alone() {
+    let user = User::with_members(&["a"]);
+    for member in ["null:16M", "null:nvme?size=16M"] {
+        let create = format!("create x --level=1 --raid-devices=2 --assume-clean a {member}");
+        let refused = user.run(&create);
+        assert_eq!(refused.status, 2, "{refused:#?}");
+        assert!(refused.err.contains(&format!("{member} keeps nothing")), "{refused:#?}");
+    }
+    user.expect(0, "create x --level=1 --raid-devices=2 --assume-clean --keep-nothing a null:16M");
+    assert!(user.expect(0, "detail x").contains("null:16M (keeps nothing)"));
+    for order in ["add x null:16M", "replace x a --with null:16M"] {
+        let refused = user.run(order);
+        assert!(refused.status == 2 && refused.err.contains("--keep-nothing"), "{refused:#?}");
+    }
+    user.expect(0, "add x --keep-nothing null:17M");
+    user.expect(0, "stop x");
+}
+
+#[test]
 fn a_model_that_cannot_be_is_refused_with_what_can() {
     let user = User::new();
     let refused = |member: &str, why: &[&str]| {
