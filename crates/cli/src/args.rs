@@ -237,6 +237,9 @@ pub(crate) struct DetailArgs {
     /// Print KEY=value lines.
     #[arg(long, short = 'Y', group = "form")]
     pub(crate) export: bool,
+    /// Print the lines by which clients reach its fronts: URI, fstab, mount unit, QEMU's options, libvirt's elements.
+    #[arg(long, group = "form")]
+    pub(crate) connect: bool,
     /// Exit 0 when whole, 1 when degraded, 2 when failed, 4 when there is no such array.
     #[arg(long, short = 't')]
     pub(crate) test: bool,

@@ -1,5 +1,6 @@
 //! A [`Report`](crate::report::Report) as text.
 
+pub(crate) mod connect;
 pub(crate) mod detail;
 pub(crate) mod event;
 pub(crate) mod export;

@@ -6,7 +6,7 @@ use super::Outcome;
 use crate::args::DetailArgs;
 use crate::control::client::{ANSWERS_WITHIN, Client};
 use crate::output::{self, plain};
-use crate::render::{detail, export, paths};
+use crate::render::{connect, detail, export, paths};
 use crate::report::{ArrayReport, DeviceReport, Report, ServedReport};
 use crate::run_dir::RunDir;
 
@@ -36,6 +36,8 @@ fn show(args: &DetailArgs, report: &Report) -> Outcome {
         output::print_json(report)?;
     } else if args.export {
         output::print(&export::text(&plain(report)))?;
+    } else if args.connect {
+        output::print(&connect::text(args.name.as_str(), &plain(report).fronts))?;
     } else {
         output::print(&detail::text(&plain(report)))?;
     }
@@ -46,6 +48,8 @@ fn show(args: &DetailArgs, report: &Report) -> Outcome {
 fn show_device(args: &DetailArgs, report: &DeviceReport) -> Outcome {
     if args.json {
         output::print_json(report)?;
+    } else if args.connect {
+        output::print(&connect::text(args.name.as_str(), &plain(report).fronts))?;
     } else {
         output::print(&paths::text(&plain(report)))?;
     }
