@@ -12,6 +12,9 @@
 #   -d DIR    host directory the guest may write to, at $SHARE (default: a private one, removed)
 #   -u SOCK   vhost-user socket to attach as a virtio-blk disk of 2 queues, at $U0, $U1...
 #             (repeatable, at most 8; QEMU connects again when the other side was away)
+#   -r IMAGE  boot the system on this disk instead, as tools/make-guest-disk makes one: its own kernel,
+#             initial RAM disk, systemd and udev. The script runs when that is up; at its end the system
+#             is shut down. What it writes to its root stays on the image. -k is not for it
 #   -a "args" extra kernel command line
 #   -v        also print the kernel log to stderr at the end (it is printed anyway on rc 125)
 #   -K        keep the work directory and print its name on stderr
@@ -40,8 +43,8 @@ GUEST_ENV=
 for v in ${QEMU_ENV:-}; do printf -v q '%q' "${!v-}"; GUEST_ENV+="export $v=$q"$'\n'; done
 
 # ---- options ----------------------------------------------------------------------------------
-T=120 MEM=768M CPUS=2 MODS='' SHARE='' VERBOSE=0 KEEP=0 ARGS='' VHOST=()
-while getopts t:m:c:k:d:u:a:vKh o; do
+T=120 MEM=768M CPUS=2 MODS='' SHARE='' SYSTEM='' VERBOSE=0 KEEP=0 ARGS='' VHOST=()
+while getopts t:m:c:k:d:u:r:a:vKh o; do
   case $o in
     t) T=$OPTARG ;;
     m) MEM=$OPTARG ;;
@@ -49,6 +52,7 @@ while getopts t:m:c:k:d:u:a:vKh o; do
     k) MODS=$OPTARG ;;
     d) SHARE=$OPTARG ;;
     u) VHOST+=("$OPTARG") ;;
+    r) SYSTEM=$OPTARG ;;
     a) ARGS=$OPTARG ;;
     v) VERBOSE=1 ;;
     K) KEEP=1 ;;
@@ -87,16 +91,25 @@ finish() {
   if [ "$KEEP" = 1 ]; then echo "run-in-qemu: kept $W" >&2; else rm -rf -- "$W"; fi
 }
 trap finish EXIT; trap 'exit 130' INT TERM HUP
-mkdir "$W/share" "$W/ctl" "$W/initrd"
+mkdir "$W/share" "$W/ctl"
 
 # Each disk has a slot of its own, by which the guest knows it.
 slot() { printf 'addr=0x%x' "$1"; }
+# disk SERIAL IMAGE SLOT - an image as a disk.
+disk() {
+  devices+=(-drive "file=$2,if=none,id=$1,format=raw,cache=writeback,discard=unmap"
+    -device "virtio-blk-pci,drive=$1,serial=$1,num-queues=2,$(slot "$3")")
+}
 devices=() n=0
+if [ -n "$SYSTEM" ]; then
+  path=$(readlink -f -- "$SYSTEM"); [ -f "$path" ] || die "no such image: $SYSTEM"
+  ln -s -- "$path" "$W/system"
+  disk system "$W/system" 3
+fi
 for image in "$@"; do
   path=$(readlink -f -- "$image"); [ -e "$path" ] || die "no such image: $image"
   ln -s -- "$path" "$W/img$n"                 # ',' means something to QEMU: go by symlink
-  devices+=(-drive "file=$W/img$n,if=none,id=d$n,format=raw,cache=writeback,discard=unmap"
-    -device "virtio-blk-pci,drive=d$n,serial=D$n,num-queues=2,$(slot $((4 + n)))")
+  disk "D$n" "$W/img$n" $((4 + n))
   n=$((n + 1))
 done
 u=0
@@ -117,8 +130,10 @@ host_folder() {
   devices+=(-fsdev "local,id=$1,path=$2,security_model=none,multidevs=remap$3"
     -device "virtio-9p-pci,fsdev=$1,mount_tag=$1")
 }
-host_folder root / ,readonly=on
-host_folder tools "$W/tools/" ,readonly=on
+if [ -z "$SYSTEM" ]; then
+  host_folder root / ,readonly=on
+  host_folder tools "$W/tools/" ,readonly=on
+fi
 host_folder ctl "$W/ctl" ''
 host_folder share "$W/shared/" ''
 
@@ -165,25 +180,48 @@ INIT
   chmod +x init
   find . | ./busybox cpio -o -H newc 2>/dev/null
 }
-(cd "$W/initrd" && initrd) >"$W/initrd.cpio" || die "the initial RAM disk cannot be made"
 
-# ---- PID 1 of the guest -----------------------------------------------------------------------
+# from_system FILE - the newest of such files in the /boot of the system, as a boot loader finds it.
+from_system() {
+  local name; name=$(debugfs -R 'ls -p /boot' "$W/system" 2>/dev/null | cut -d/ -f6 | grep "^$1-" | sort -V | tail -n 1)
+  [ -n "$name" ] && debugfs -R "dump /boot/$name $W/$1" "$W/system" 2>/dev/null && [ -s "$W/$1" ]
+}
+if [ -n "$SYSTEM" ]; then
+  PATH=$PATH:/usr/sbin:/sbin
+  from_system vmlinuz && from_system initrd.img || die "no kernel in the /boot of $SYSTEM"
+  KERNEL=$W/vmlinuz INITRD=$W/initrd.img ARGS="root=LABEL=guest ro $ARGS"
+else
+  INITRD=$W/initrd ARGS="rdinit=/init $ARGS"
+  mkdir "$W/files"
+  (cd "$W/files" && initrd) >"$INITRD" || die "the initial RAM disk cannot be made"
+fi
+
+# ---- what runs the script: PID 1 of the guest, or the system's run-in-qemu.service ----------------
 {
   printf '%s=%q\n' N "$n" U "$u" MODS "$MODS" CWD "$PWD"
-  cat <<'INIT'
+  if [ -n "$SYSTEM" ]; then cat <<'INIT'
+export HOME=/root LC_ALL=C TERM=dumb CWD=/
+# Until all is started that starts by itself.
+systemctl is-system-running --wait >/run/ctl/state
+INIT
+  else cat <<'INIT'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C TERM=dumb
 mount -t proc proc /proc; mount -t sysfs sys /sys; mount -t devtmpfs dev /dev
 exec </dev/null >/dev/console 2>&1
 mount -t debugfs debug /sys/kernel/debug
 mkdir -p /dev/shm /dev/pts; mount -t tmpfs shm /dev/shm; mount -t devpts pts /dev/pts
 mkdir -p /run/mdadm /run/lock; ln -sfn /proc/self/fd /dev/fd; ln -sfn /proc/mounts /etc/mtab
-cp -p /run/ctl/guest /run/ctl/env /run/
-stty -F /dev/ttyS1 raw -echo -opost
 for m in $MODS; do
   modprobe "$m" || echo "run-in-qemu: modprobe $m failed" >/dev/ttyS1
 done
 command -v ip >/dev/null && ip link set lo up
 hostname qemu
+export DM_DISABLE_UDEV=1                   # no udev in the guest
+INIT
+  fi
+  cat <<'INIT'
+cp -p /run/ctl/guest /run/ctl/env /run/
+stty -F /dev/ttyS1 raw -echo -opost
 cat >/run/crash <<'C'
 #!/bin/bash
 echo "${1:-0}" >/run/ctl/rc; echo 0 >/proc/sys/kernel/panic; : >/run/ctl/crashed
@@ -196,7 +234,7 @@ at() {
   printf -v disk '/sys/bus/pci/devices/0000:00:%02x.0/virtio*/block/*' "$1"
   for disk in $disk; do echo "/dev/${disk##*/}"; done
 }
-export N SHARE=/run/share DISKS= QEMU_BOOTED=1 DM_DISABLE_UDEV=1   # no udev in the guest
+export N SHARE=/run/share DISKS= QEMU_BOOTED=1
 for ((j = 0; j < N; j++)); do export "D$j=$(at $((4 + j)))"; DISKS="$DISKS $(at $((4 + j)))"; done
 for ((j = 0; j < U; j++)); do export "U$j=$(at $((20 + j)))"; done
 DISKS=${DISKS# }; . /run/env; cd "$CWD"
@@ -207,9 +245,16 @@ rc=$?
 stty -F /dev/ttyS1 -a >/dev/null 2>&1      # drains the line
 dmesg >/run/ctl/dmesg
 echo "$rc" >/run/ctl/rc
-cd /; mdadm --stop --scan >/dev/null 2>&1
+cd /
+INIT
+  if [ -n "$SYSTEM" ]; then cat <<'INIT'
+exec systemctl --no-block poweroff
+INIT
+  else cat <<'INIT'
+mdadm --stop --scan >/dev/null 2>&1
 echo o >/proc/sysrq-trigger; sleep 30
 INIT
+  fi
 } >"$W/ctl/init"
 
 # ---- boot, and wait ---------------------------------------------------------------------------
@@ -235,10 +280,10 @@ CATPID=$!
 # shellcheck disable=SC2086
 setsid nice -n "${QEMU_NICE:-10}" "$QEMU" ${firmware[@]+"${firmware[@]}"} \
   -accel "$accel" -cpu max -smp "$CPUS" -m "$MEM" \
-  -object "memory-backend-memfd,id=memory,size=$MEM,share=on" -M q35,memory-backend=memory \
+  -object "memory-backend-memfd,id=memory,size=$MEM,share=on" -M q35,sata=off,smbus=off,memory-backend=memory \
   -nodefaults -display none -no-reboot \
-  -kernel "$KERNEL" -initrd "$W/initrd.cpio" \
-  -append "rdinit=/init console=ttyS0 loglevel=4 panic=-1 $ARGS" \
+  -kernel "$KERNEL" -initrd "$INITRD" \
+  -append "console=ttyS0 loglevel=4 panic=-1 $ARGS" \
   -serial "file:$W/kernel.log" -chardev stdio,id=out,signal=off -serial chardev:out \
   "${devices[@]}" </dev/null >&7 2>"$W/qemu.log" &
 PID=$!
