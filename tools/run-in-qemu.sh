@@ -203,6 +203,7 @@ fi
 export HOME=/root LC_ALL=C TERM=dumb CWD=/
 # Until all is started that starts by itself.
 systemctl is-system-running --wait >/run/ctl/state
+mount -o remount,exec /run
 INIT
   else cat <<'INIT'
 export PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin HOME=/root LC_ALL=C TERM=dumb
