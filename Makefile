@@ -1,7 +1,8 @@
 # make demo      a first look: an array of files, real data, failures; without root
 # make check     8 min once built, no root, no network: format, lints, docs, unit tests, models, simulator, fuzz corpus
 # make test      25 min cold on 2 cores: check, and the real world: Linux md, NBD clients, kills
-# make test-all  hours: test, instructions, the whole interop matrix, 10 min of fuzzing a target; SECONDS=... each
+# make test-all  hours: test, instructions, guests under QEMU, the whole interop matrix, 10 min of fuzzing a target;
+#                SECONDS=... each
 # make soak      an hour of fresh seeds, or SECONDS=...
 # make install   the program, its manual, completions, units and udev rule; PREFIX=... DESTDIR=...; root builds
 #                nothing in another user's source: `make build`, then `sudo make install`
@@ -9,7 +10,7 @@
 # make package   a Debian package and a tarball of a release, in target/package
 #
 # Every group has its own time limit and prints its time. What a group runs is built before, under a
-# limit of its own. Two or three tests of a group run side by side, except of clients, paths, instructions and matrix;
+# limit of its own. Two or three tests of a group run side by side, except of clients, paths, instructions, guests and matrix;
 # each guest has a CPU of its own. One build profile serves all tests, so nothing is built twice.
 
 CARGO ?= cargo
@@ -31,7 +32,7 @@ SIM := $(TARGET)/debug/sim
 WEAK_MEMORY := CARGO_PROFILE_DEV_OPT_LEVEL=0 $(CARGO) test -p mdspace-engine --features weak-memory --test weak_memory
 
 .PHONY: demo build install uninstall package check test test-all soak tools fmt lint docs unit model spec sim exhaustive every-sequence \
-	outside tree kernel clients mounts members paths kills documents durability instructions interop packages matrix fuzz
+	outside tree kernel clients mounts members paths kills documents durability instructions interop packages guests matrix fuzz
 .NOTPARALLEL:
 
 # Where the programs cannot be fetched, the demo takes the host's, or says which are missing.
@@ -58,7 +59,7 @@ check: fmt lint docs unit model spec sim exhaustive tree
 
 test: tools check kernel clients mounts members paths kills documents durability interop
 
-test-all: test instructions every-sequence packages matrix fuzz
+test-all: test instructions every-sequence packages guests matrix fuzz
 
 soak: tools
 	tools/soak $(SECONDS)
@@ -164,6 +165,13 @@ matrix: outside
 # What dpkg does with a release of the tests' own program.
 packages: outside
 	@$(GROUP) packages 600 $(OUTSIDE) package::
+
+# Virtual machines on arrays, and a host that boots again: a distribution's kernel, emulated where /dev/kvm does not
+# work. The first run downloads 140 MB, and builds the host's disk.
+guests: outside
+	@$(GROUP) "tools of guests" 600 tools/fetch qemu-guest
+	@$(GROUP) "disk of guests" 900 tools/make-guest-disk
+	@$(GROUP) guests 3600 $(OUTSIDE) guests::
 
 # Every target for SECONDS, 10 minutes without: on stable Rust, guided by coverage.
 fuzz:

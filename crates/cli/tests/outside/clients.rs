@@ -1,7 +1,7 @@
 //! The clients that users have, against an array: of NBD here, and of vhost-user.
 
 mod shared;
-mod vhost_user;
+pub(crate) mod vhost_user;
 
 mod tls;
 

@@ -8,6 +8,7 @@ mod certificates;
 mod clients;
 mod docs;
 mod durability;
+mod guests;
 mod harness;
 mod install;
 mod instructions;

@@ -16,14 +16,14 @@ const DEPTH: u16 = 64;
 const BYTES: usize = 8 << 10;
 
 /// A RAID6 of four files, as a guest's disk.
-struct Served {
-    mdspace: Mdspace,
-    members: Vec<PathBuf>,
+pub(crate) struct Served {
+    pub(crate) mdspace: Mdspace,
+    pub(crate) members: Vec<PathBuf>,
     _images: Images,
 }
 
 impl Served {
-    fn start() -> Self {
+    pub(crate) fn start() -> Self {
         let (images, mdspace) = (Images::new(), Mdspace::new());
         let members = images.sparse("m", 4, 66 * MIB);
         let served = Self { mdspace, members, _images: images };
@@ -31,7 +31,7 @@ impl Served {
         served
     }
 
-    fn run(&self, verb: &str, options: &[&str]) {
+    pub(crate) fn run(&self, verb: &str, options: &[&str]) {
         let front = format!("--serve=vhost-user:{}", self.socket().display());
         let mut arguments = vec![verb, "disk", &front];
         arguments.extend(options);
@@ -39,7 +39,7 @@ impl Served {
         self.mdspace.succeed(&arguments);
     }
 
-    fn socket(&self) -> PathBuf {
+    pub(crate) fn socket(&self) -> PathBuf {
         self.mdspace.run_dir().join("disk.vhost")
     }
 

@@ -78,6 +78,22 @@ impl Tools {
         command
     }
 
+    /// The script that boots a guest of a distribution's kernel.
+    pub(crate) fn run_in_qemu(&self) -> Command {
+        let mut command = Command::new(self.root.join("tools/run-in-qemu.sh"));
+        command.envs(&self.variables);
+        command
+    }
+
+    /// A copy of the disk with a whole system, of the test's own.
+    pub(crate) fn copy_system_to(&self, disk: &Path) {
+        let made = self.directory.join("guest-disk.img");
+        let cure = "run `tools/fetch qemu-guest`, then `tools/make-guest-disk`";
+        assert!(made.exists(), "{} is missing: {cure}", made.display());
+        let copied = Command::new("cp").arg("--sparse=always").args([&made, disk]).status();
+        assert!(copied.is_ok_and(|status| status.success()), "the disk is copied");
+    }
+
     /// A CPU on which no other guest runs, for as long as the file is held.
     pub(crate) fn cpu_without_guest(&self) -> (usize, File) {
         static WAITED: AtomicUsize = AtomicUsize::new(0);

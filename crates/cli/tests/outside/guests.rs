@@ -1,0 +1,6 @@
+//! Guests of a distribution's kernel under QEMU: virtual machines whose disk is an array, and a host that boots again.
+//!
+//! `tools/fetch qemu-guest` and `tools/make-guest-disk` bring what they need.
+
+mod reboot;
+mod virtual_machine;
