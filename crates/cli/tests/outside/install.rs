@@ -230,6 +230,15 @@ fn what_is_not_built_is_not_installed_and_the_cure_is_named() {
     assert_eq!(files_below(folder.path()), BTreeSet::new());
 }
 
+/// Which drivers are loaded decides what `block` is. It must be the same at each boot.
+#[test]
+fn the_unit_starts_after_the_modules_that_the_host_loads_at_boot() {
+    let packaged = project().join("packaging/systemd/mdspace@.service");
+    let unit = fs::read_to_string(packaged).unwrap();
+    let mut after = unit.lines().filter_map(|line| line.strip_prefix("After="));
+    assert!(after.any(|units| units.contains("systemd-modules-load.service")), "{unit}");
+}
+
 /// systemd stops units in the reverse order of their start. One that starts after all local file systems would take the
 /// device away before the file system on it is unmounted.
 #[test]
