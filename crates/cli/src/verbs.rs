@@ -12,6 +12,7 @@ use crate::process::fronts::{broker, discards, mount_guard, opener};
 use crate::run_dir::RunDir;
 
 mod action;
+mod arrival;
 mod bench;
 mod create;
 mod detail;

@@ -7,5 +7,5 @@ mod decide;
 mod read;
 
 pub(crate) use blocks::{array_block_bytes, larger_block, misfit};
-pub use decide::{Assembly, Decided, LeftOut, Options, Reason, Refusal, decide};
+pub use decide::{Assembly, Decided, LeftOut, Options, Reason, Refusal, decide, missing_members};
 pub use read::{Candidate, FoundBitmap, ReadError, read, read_all, read_counting, read_superblock};

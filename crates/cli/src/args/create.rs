@@ -96,7 +96,7 @@ pub(crate) struct CreateArgs {
     pub(crate) serving: ServingArgs,
 }
 
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(crate) struct AssembleArgs {
     /// Name of the array on this host.
     #[arg(required_unless_present = "scan")]
@@ -118,6 +118,9 @@ pub(crate) struct AssembleArgs {
     /// Start also with fewer members than last time.
     #[arg(long, short = 'R')]
     pub(crate) run: bool,
+    /// Wait so many seconds for members that are missing, then start without, as with --run. The last one counts.
+    #[arg(long, value_name = "SECONDS", requires = "foreground", overrides_with = "run_after")]
+    pub(crate) run_after: Option<u32>,
     /// Start an array that is dirty and degraded; says what may be wrong.
     #[arg(long, short = 'f')]
     pub(crate) force: bool,

@@ -3,11 +3,12 @@
 use std::ffi::OsString;
 use std::path::Path;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use mdspace_io::OpenMode;
 
-use super::{Outcome, save, scan, unit};
+use super::{Outcome, arrival, save, scan, unit};
 use crate::args::member::MemberOrMissing;
 use crate::args::{AssembleArgs, CommandLine, CreateArgs, MemberSpec, MultipathArgs, Verb};
 use crate::failure::Failure;
@@ -15,7 +16,7 @@ use crate::member_probe::{self, Purpose};
 use crate::process::launch::{self, Readiness};
 use crate::process::{self, Seat, Task};
 use crate::run_dir::RunDir;
-use crate::{config, member_search, output};
+use crate::{config, output};
 
 /// Makes an array, after a look at what its members hold.
 pub(crate) fn create(mut args: Box<CreateArgs>) -> Outcome {
@@ -33,8 +34,10 @@ pub(crate) fn assemble(mut args: Box<AssembleArgs>) -> Outcome {
     if args.scan {
         return scan::run(&args);
     }
-    config::complete(&mut args)?;
-    member_search::complete(&mut args)?;
+    match args.run_after {
+        Some(seconds) => arrival::wait(&mut args, Duration::from_secs(seconds.into()))?,
+        None => arrival::complete(&mut args)?,
+    }
     let run_dir = RunDir::open()?;
     let purpose = Purpose::start(format!("cannot assemble {}", args.name()));
     let mode = OpenMode { read_only: args.serving.readonly, ..OpenMode::RUN };
@@ -60,8 +63,7 @@ fn task_of(verb: Verb) -> Result<Task, Failure> {
     match verb {
         Verb::Create(args) => Ok(Task::Create(args)),
         Verb::Assemble(mut args) => {
-            config::complete(&mut args)?;
-            member_search::complete(&mut args)?;
+            arrival::complete(&mut args)?;
             Ok(Task::Assemble(args))
         }
         _ => Err(Failure::new("nothing to serve", "no such task", "use mdspace create")),

@@ -177,6 +177,48 @@ fn a_process_in_the_foreground_stops_cleanly_at_sigterm() {
     assert!(user.processes().is_empty());
 }
 
+/// As disks do at a boot.
+#[test]
+fn an_array_waits_for_a_member_that_comes_late_and_starts_without_one_that_does_not() {
+    let user = User::with_members(&["a", "b"]);
+    user.expect(0, &format!("create data {RAID1} --assume-clean --save a b"));
+    user.expect(0, "stop data");
+    let start = |seconds: u32| {
+        let words = format!("assemble data --foreground --run-after={seconds}");
+        let mut command = user.command(&words);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("mdspace starts");
+        let out = BufReader::new(child.stdout.take().expect("it is piped"));
+        let err = BufReader::new(child.stderr.take().expect("it is piped"));
+        (child, out.lines(), err.lines())
+    };
+    let started = |lines: &mut dyn Iterator<Item = std::io::Result<String>>| {
+        let mut lines = lines.map(|line| line.expect("text"));
+        lines.find(|line| line.contains("started with")).expect("it starts")
+    };
+    fs::rename(user.path("b"), user.path("away")).expect("it is there");
+    let (mut child, mut out, mut err) = start(1_000_000);
+    let said = err.next().expect("it says something").expect("text");
+    assert!(said.contains("data: waits for a member that was there when it last ran"), "{said}");
+    user.refused_with(4, "detail data", &["no array"]);
+    fs::rename(user.path("away"), user.path("b")).expect("it is there");
+    let line = started(&mut out);
+    assert!(line.contains("started with 2 of 2"), "{line}");
+    user.expect(0, "stop data");
+    assert!(child.wait().expect("it ends").success());
+
+    fs::rename(user.path("b"), user.path("away")).expect("it is there");
+    user.refused("assemble data", &["there when the array last ran"]);
+    let (mut child, mut out, mut err) = start(0);
+    let said = err.next().expect("it says something").expect("text");
+    assert!(said.contains("data: starts without a member"), "{said}");
+    let line = started(&mut out);
+    assert!(line.contains("started with 1 of 2"), "{line}");
+    assert!(user.expect(0, "events data").contains("DegradedArray"));
+    user.expect(0, "stop data");
+    assert!(child.wait().expect("it ends").success());
+}
+
 #[test]
 fn nothing_is_left_running_when_the_command_that_waits_is_gone() {
     let user = User::with_members(&["a", "b"]);

@@ -31,6 +31,7 @@ use belonging::{
     Freshest, freshest, leave_out_unserved, newest, of_one_array, refuse_copies,
     refuse_disagreement, refuse_if_it_went_on, refuse_unhandled, rivals,
 };
+pub use roles::missing_members;
 use roles::{in_sync_at, is_in_sync, refuse_crowding, refuse_surprise, sort_out};
 use served_block::{block_bytes, refuse_misfit};
 use unsynced::{

@@ -104,9 +104,25 @@ quietly mdspace action data check --wait
 [ "$(mdspace get data mismatch_cnt)" = 0 ]
 count_reads "$(readlink -f /dev/disk/by-id/virtio-D1)"; [ $READS -gt $((240 << 11)) ]"#;
 
+/// With one disk less, which nobody has removed.
+const DEGRADED: &str = r#"
+came_back
+journal | grep -q 'data: waits for a member'
+journal | grep -q 'data: starts without a member'
+[ "$(mdspace get data degraded)" = 1 ]
+mdspace events data | grep -q DegradedArray
+put third"#;
+
+const RETURNED: &str = r#"
+came_back
+quietly mdspace add data /dev/disk/by-id/virtio-D2 --run
+mdspace wait data
+[ "$(mdspace get data degraded)" = 0 ]
+quietly mdspace action data check --wait
+[ "$(mdspace get data mismatch_cnt)" = 0 ]"#;
+
 /// As docs/admin.md has it.
 const RELEASE: &str = r#"
-came_back
 umount /srv/data
 sed -i '\|/srv/data|d' /etc/fstab; systemctl daemon-reload
 mdspace stop data
@@ -130,6 +146,7 @@ fn an_array_comes_back_with_its_file_system_after_reboots_and_is_mds_after_its_r
     assert_eq!(host.states(), ["active"; 3], "after a power cut");
     host.boot(AFTER_CUT);
     assert_eq!(host.states(), ["clean"; 3], "after another shutdown");
-    host.boot(RELEASE);
+    host.boot_with(&host.disks[..2], DEGRADED);
+    host.boot(&format!("{RETURNED}\n{RELEASE}"));
     host.boot(MD_HAS_IT);
 }

@@ -147,7 +147,11 @@ pub(super) fn refuse_crowding(members: &[Candidate]) -> Result<(), Refusal> {
 
 /// Whether it is to take its slot over from another member.
 pub(super) fn replaces(member: &Candidate) -> bool {
-    member.superblock.features.contains(Features::REPLACEMENT)
+    is_replacement(&member.superblock)
+}
+
+fn is_replacement(superblock: &Superblock) -> bool {
+    superblock.features.contains(Features::REPLACEMENT)
 }
 
 pub(super) fn in_sync_at(member: &Candidate, slot: Slot) -> bool {
@@ -166,14 +170,22 @@ pub(super) fn refuse_surprise(
     members: &[Candidate],
     options: &Options,
 ) -> Result<bool, Refusal> {
-    let listed: BTreeSet<u16> = model.roles.iter().filter_map(|role| role.slot()).collect();
-    // A replacement holds no slot: where the member is missing that it replaces, so is that.
-    let there = members.iter().filter(|member| !replaces(member));
-    let there: BTreeSet<u16> =
-        there.filter_map(|member| member.superblock.own_role().slot()).collect();
-    let missing = listed.difference(&there).count();
+    let missing = missing_members(model, members.iter().map(|member| &member.superblock));
     if missing > 0 && !options.run && !options.force {
         return Err(Refusal::Missing { missing });
     }
     Ok(missing > 0)
+}
+
+/// How many members `model`, the newest superblock of an array, counts on that are not among `members`.
+pub fn missing_members<'a>(
+    model: &Superblock,
+    members: impl IntoIterator<Item = &'a Superblock>,
+) -> usize {
+    let listed: BTreeSet<u16> = model.roles.iter().filter_map(|role| role.slot()).collect();
+    // A replacement holds no slot: where the member is missing that it replaces, so is that.
+    let there = members.into_iter().filter(|superblock| !is_replacement(superblock));
+    let there: BTreeSet<u16> =
+        there.filter_map(|superblock| superblock.own_role().slot()).collect();
+    listed.difference(&there).count()
 }
