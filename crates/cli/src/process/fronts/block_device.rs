@@ -14,6 +14,7 @@ use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
 use mdspace_front::nbd_device::{self, Identity, NbdDevice};
 
 use crate::args::ArrayName;
+use crate::udev;
 
 /// Where the names of arrays are links to their devices.
 const NAMES: &str = "/dev/mdspace";
@@ -86,6 +87,10 @@ impl<D: HostDevice> BlockDevice<D> {
                 None
             }
         };
+        if link.is_some() {
+            // systemd learns the name from udev's rule; where no udev runs it is for no one.
+            drop(udev::look_again(device.path()));
+        }
         Self { device, name: path, link }
     }
 
