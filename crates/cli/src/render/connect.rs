@@ -116,22 +116,17 @@ fn of_file(name: &str, file: &Path) -> Vec<Lines> {
     vec![("file", vec![file]), ("QEMU", qemu)]
 }
 
-/// A file system on it is named by its UUID: systemd does not know the device by the array's name.
+/// systemd learns the device's name from udev's rule.
 fn of_device(name: &str) -> Vec<Lines> {
     let device = format!("/dev/mdspace/{name}");
-    let uuid = format!("UUID=\"$(blkid -s UUID -o value {device})\"");
-    let fstab = vec![
-        uuid.clone(),
-        format!(
-            "echo \"UUID=$UUID /srv/{name} auto nofail,x-systemd.requires=mdspace@{name}.service 0 2\" >>/etc/fstab"
-        ),
-    ];
+    let fstab = vec![format!(
+        "{device} /srv/{name} auto nofail,x-systemd.requires=mdspace@{name}.service 0 2"
+    )];
     // One command, for what is pasted keeps its indentation.
     let unit = vec![
-        uuid,
         "printf '%s\\n' \\".to_owned(),
         format!("  '[Unit]' Requires=mdspace@{name}.service After=mdspace@{name}.service \\"),
-        format!("  '[Mount]' \"What=/dev/disk/by-uuid/$UUID\" Where=/srv/{name} \\"),
+        format!("  '[Mount]' What={device} Where=/srv/{name} \\"),
         format!("  '[Install]' WantedBy=mdspace@{name}.service \\"),
         format!("  >\"/etc/systemd/system/$(systemd-escape -p --suffix=mount /srv/{name})\""),
     ];
