@@ -25,7 +25,8 @@ pub(super) fn wait(args: &mut AssembleArgs, patience: Duration) -> Result<(), Fa
     let mut has_told = false;
     loop {
         let mut with_members = args.clone();
-        let completed = complete(&mut with_members);
+        config::complete(&mut with_members)?;
+        let completed = member_search::complete(&mut with_members);
         let missing = completed.as_ref().map_or(Missing::All, |()| Missing::of(&with_members));
         let is_over = begun.elapsed() >= patience;
         if missing == Missing::Some(0) || is_over {
