@@ -47,7 +47,7 @@ impl Guest {
 
     /// A whole system, which boots from a disk as `tools/make-guest-disk` makes one, and is shut down after the script.
     pub(crate) fn system(disk: &Path) -> Self {
-        Self::of(Machine::System(disk.to_owned()), 900)
+        Self::of(Machine::System(disk.to_owned()), 1800)
     }
 
     fn of(machine: Machine, limit_s: u32) -> Self {
