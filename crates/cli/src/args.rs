@@ -33,7 +33,7 @@ use span::Span;
 #[command(name = "mdspace", version, disable_help_subcommand = true)]
 #[command(
     after_help = "Start with `mdspace doctor`, then `mdspace demo`. MEMBER is a file, a block \
-    device, or what `mdspace help member` lists; FRONT is block, nbd-device, loop, fuse:/dir, nbd:unix:/path.sock, \
+    device, or what `mdspace help member` lists; FRONT is block, ublk, nbd-device, loop, fuse:/dir, nbd:unix:/path.sock, \
     nbd:tcp:[host:]port or vhost-user:/path.sock, with ?ro for read-only."
 )]
 pub(crate) struct CommandLine {
@@ -159,7 +159,7 @@ pub(crate) enum Verb {
         /// The device's name, and the device.
         link: Vec<PathBuf>,
     },
-    /// Opens a device of the nbd driver for the process that serves it; started by that.
+    /// Opens a device of the ublk or nbd driver for the process that serves it; started by that.
     #[command(name = "__open-device", hide = true)]
     DeviceOpener {
         /// The device's name.
@@ -179,9 +179,9 @@ pub(crate) enum Verb {
         /// Its log.
         log: PathBuf,
     },
-    /// Has the nbd driver ask for short discards; started by the process that serves the device.
-    #[command(name = "__shorten-discards", hide = true)]
-    DiscardShortener {
+    /// Tells the kernel what suits a device of its drivers; started by the process that serves the device.
+    #[command(name = "__tune-device", hide = true)]
+    DeviceTuner {
         /// The device.
         device: PathBuf,
     },
@@ -433,7 +433,7 @@ pub(crate) struct EventsArgs {
 pub(crate) struct FrontArgs {
     /// Name of the array.
     pub(crate) name: ArrayName,
-    /// block, nbd-device, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT, nbd:tcp:HOST:PORT or vhost-user:PATH, with ?ro for
+    /// block, ublk, nbd-device, loop, fuse:DIR, nbd:unix:PATH, nbd:tcp:PORT, nbd:tcp:HOST:PORT or vhost-user:PATH, with ?ro for
     /// read-only, for NBD ?shared with other arrays, and for TCP ?tls=DIR. unserve needs no option.
     #[arg(value_parser = Address::parse_here)]
     pub(crate) front: Address,

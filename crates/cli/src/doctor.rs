@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 
 use io_uring::{IoUring, Probe, opcode};
 use mdspace_front::nbd_device::{self, NbdDeviceError};
+use mdspace_front::ublk::{self, UblkError};
 use rustix::process::{Resource, getrlimit};
 use serde::Serialize;
 
@@ -45,7 +46,7 @@ impl Diagnosis {
             device("FUSE", "/dev/fuse", "modprobe fuse"),
             device("loop", "/dev/loop-control", "modprobe loop"),
             nbd(),
-            device("ublk", "/dev/ublk-control", "modprobe ublk_drv"),
+            ublk(),
             program("blkid", "apt install util-linux"),
             program("mdadm", "apt install mdadm"),
         ];
@@ -172,6 +173,23 @@ fn nbd() -> Finding {
             lacking("nbd", error.to_string(), "give the container the host's /dev", false)
         }
         Err(error) => lacking("nbd", error.to_string(), "run as root", false),
+    }
+}
+
+/// The same of the driver that serves arrays as `/dev/ublkbN`.
+fn ublk() -> Finding {
+    let missing = |found: String, cure| lacking("ublk", found, cure, false);
+    match ublk::is_loaded() {
+        Ok(()) => ok("ublk", "the kernel's ublk driver is loaded".into()),
+        Err(UblkError::NoDriver) => {
+            missing("the kernel's ublk driver is not loaded".into(), "modprobe ublk_drv")
+        }
+        Err(UblkError::TooOld) => {
+            let found = "the kernel's ublk driver lacks user copy or recovery";
+            missing(found.into(), "use Linux 6.5 or later")
+        }
+        Err(UblkError::NoRing(error)) => missing(error.to_string(), cure_of_ring(&error)),
+        Err(error) => missing(error.to_string(), "run as root"),
     }
 }
 

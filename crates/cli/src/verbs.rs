@@ -8,7 +8,7 @@ use crate::control::client::Client;
 use crate::control::{Reply, Request};
 use crate::failure::Failure;
 use crate::output;
-use crate::process::fronts::{broker, discards, mount_guard, opener};
+use crate::process::fronts::{broker, mount_guard, opener, tuning};
 use crate::run_dir::RunDir;
 
 mod action;
@@ -84,7 +84,7 @@ pub(crate) fn run(verb: Verb) -> Outcome {
             Ok(opener::run(name, &device, &identity.into()))
         }
         Verb::Broker { address, rendezvous, log } => Ok(broker::run(&address, &rendezvous, log)),
-        Verb::DiscardShortener { device } => Ok(discards::run(&device)),
+        Verb::DeviceTuner { device } => Ok(tuning::run(&device)),
         Verb::MountGuard { directory, id, link } => Ok(mount_guard::run(directory, id, &link)),
     }
 }

@@ -10,8 +10,9 @@ use crate::rights::Rights;
 use crate::tls::Tls;
 
 /// One front end: `nbd:unix:/path.sock`, `nbd:tcp:[HOST:]PORT`, `vhost-user:/path.sock`, `fuse:/DIR`, `loop`,
-/// `nbd-device` or `block`. Behind `?` stand options, with `&` between them: `ro`, for NBD `shared`, for TCP `tls=/DIR`,
-/// `tls-verify`, `tls-crl` and `insecure`, for Unix sockets [rights](Rights). Its text form parses to the same value.
+/// `ublk`, `nbd-device` or `block`. Behind `?` stand options, with `&` between them: `ro`, for NBD `shared`, for TCP
+/// `tls=/DIR`, `tls-verify`, `tls-crl` and `insecure`, for Unix sockets and `ublk` [rights](Rights). Its text form parses to
+/// the same value.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Address {
     /// How and where it answers.
@@ -20,7 +21,7 @@ pub struct Address {
     pub read_only: bool,
     /// Several arrays are served there, each under its name.
     pub shared: bool,
-    /// Of a Unix socket.
+    /// Of a Unix socket, or of a device's node.
     pub rights: Rights,
 }
 
@@ -35,6 +36,8 @@ pub enum Endpoint {
     Fuse(PathBuf),
     /// A loop device over such a file.
     Loop,
+    /// A device of the host's ublk driver.
+    Ublk,
     /// A device of the host's nbd driver.
     NbdDevice,
     /// A block device, by the best way that this host has.
@@ -64,7 +67,7 @@ pub enum Socket {
 pub enum AddressError {
     /// Another kind of front end.
     #[error(
-        "{0:?} is no front end: give block, nbd-device, loop, fuse:/DIR, nbd:unix:/PATH, nbd:tcp:[HOST:]PORT or vhost-user:/PATH"
+        "{0:?} is no front end: give block, ublk, nbd-device, loop, fuse:/DIR, nbd:unix:/PATH, nbd:tcp:[HOST:]PORT or vhost-user:/PATH"
     )]
     Kind(String),
     /// None, or one that depends on where it is read.
@@ -78,7 +81,7 @@ pub enum AddressError {
     Host(String),
     /// Something unknown after the question mark.
     #[error(
-        "unknown option {0:?}: ro is known, for NBD shared, for TCP insecure, tls=DIRECTORY, tls-verify and tls-crl, and for Unix sockets once each mode=0660, owner=NAME and group=NAME"
+        "unknown option {0:?}: ro is known, for NBD shared, for TCP insecure, tls=DIRECTORY, tls-verify and tls-crl, and for Unix sockets and ublk once each mode=0660, owner=NAME and group=NAME"
     )]
     Option(String),
     /// The path cannot be written down.
@@ -141,6 +144,7 @@ impl Address {
         let kind = || AddressError::Kind(text.to_string());
         let mut endpoint = match endpoint.split_once(':') {
             None if endpoint == "loop" => Endpoint::Loop,
+            None if endpoint == "ublk" => Endpoint::Ublk,
             None if endpoint == "nbd-device" => Endpoint::NbdDevice,
             None if endpoint == "block" => Endpoint::Block,
             Some(("vhost-user", path)) => Endpoint::VhostUser(parse_path(path)?),
@@ -170,7 +174,7 @@ impl Address {
                     let directory = parse_path(&option["tls=".len()..])?;
                     *tls = Some(Tls { directory, verify: None, needs_list: false });
                 }
-                (option, endpoint) if endpoint.unix_path().is_some() && rights.take(option) => {}
+                (option, endpoint) if endpoint.has_rights() && rights.take(option) => {}
                 _ => return Err(AddressError::Option(option.to_string())),
             }
         }
@@ -220,6 +224,11 @@ impl Address {
 }
 
 impl Endpoint {
+    /// Whether it is a file whose rights can be given.
+    fn has_rights(&self) -> bool {
+        self.unix_path().is_some() || *self == Endpoint::Ublk
+    }
+
     /// The path of its Unix socket.
     pub fn unix_path(&self) -> Option<&Path> {
         match self {
@@ -248,6 +257,7 @@ impl fmt::Display for Address {
         }
         match &self.endpoint {
             Endpoint::Loop => f.write_str("loop")?,
+            Endpoint::Ublk => f.write_str("ublk")?,
             Endpoint::NbdDevice => f.write_str("nbd-device")?,
             Endpoint::Block => f.write_str("block")?,
             Endpoint::VhostUser(path) => write!(f, "vhost-user:{}", path.display())?,

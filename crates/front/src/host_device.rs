@@ -4,15 +4,17 @@ use std::collections::BTreeSet;
 use std::fs::{self, File, OpenOptions};
 use std::io;
 use std::os::fd::AsFd;
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{AtFlags, CWD, FileType, OFlags, StatxFlags, statx};
 use rustix::io::Errno;
 use rustix::ioctl;
+use rustix::thread::{CapabilitySet, capabilities};
 
 use mdspace_io::MountLine;
 
+use crate::loop_device;
 use crate::peer::describe_process;
 
 /// One that an array has given its bytes to, until it is detached: its number may be another's then.
@@ -201,7 +203,7 @@ fn seers() -> Vec<PathBuf> {
 }
 
 /// Whether a file system on a device is mounted, in whatever mount namespace.
-pub(crate) fn is_mounted_anywhere(number: u64) -> bool {
+fn is_mounted_anywhere(number: u64) -> bool {
     seers().iter().any(|process| {
         let mounts = fs::read_to_string(process.join("mountinfo")).unwrap_or_default();
         mounts_on(number, &mounts).next().is_some()
@@ -247,3 +249,70 @@ fn mounts_of(number: u64) -> Vec<String> {
 pub(crate) fn place_of(device: &Path) -> PathBuf {
     Path::new("/sys/block").join(device.file_name().unwrap_or_default())
 }
+
+/// A device's number, as the kernel tells it.
+pub(crate) fn number_of(device: &Path) -> io::Result<u64> {
+    let text = fs::read_to_string(place_of(device).join("dev"))?;
+    let number = text.trim().split_once(':').and_then(|(major, minor)| {
+        Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
+    });
+    number.ok_or_else(|| io::Error::other(format!("{} has no number", device.display())))
+}
+
+/// Whether a block device of this number is there.
+pub(crate) fn is_node(path: &Path, number: u64) -> bool {
+    fs::metadata(path)
+        .is_ok_and(|found| found.file_type().is_block_device() && found.rdev() == number)
+}
+
+/// Whether drivers do what this process says: for the host's root with `CAP_SYS_ADMIN`. The nbd driver would log a
+/// question.
+pub(crate) fn is_host_root() -> io::Result<bool> {
+    /// `PROC_USER_INIT_INO`, of `include/linux/proc_ns.h`: the host's own. A kernel without user namespaces has no such
+    /// file.
+    const HOST: &str = "user:[4026531837]";
+    let is_host = fs::read_link("/proc/self/ns/user").map_or(true, |own| own == Path::new(HOST));
+    let may = capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN);
+    Ok(rustix::process::geteuid().is_root() && is_host && may)
+}
+
+/// Whether something uses a device that no process serves, as far as that shows without opening it: that might wait for
+/// it.
+pub(crate) fn is_left_used(device: &Path, number: u64) -> bool {
+    let left = Left { path: device.to_owned(), number };
+    !left.users(None).is_empty()
+        || is_mounted_anywhere(number)
+        || loop_device::all_files().any(|file| is_on_disk(&file, device))
+}
+
+/// Whether a path is that of a disk or of a partition of it.
+pub(crate) fn is_on_disk(path: &Path, disk: &Path) -> bool {
+    let rest = path.to_str().zip(disk.to_str()).and_then(|(path, disk)| path.strip_prefix(disk));
+    rest.is_some_and(|rest| {
+        let number = rest.strip_prefix('p').unwrap_or_default();
+        rest.is_empty() || (!number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit()))
+    })
+}
+
+/// A device that no process serves.
+struct Left {
+    path: PathBuf,
+    number: u64,
+}
+
+impl HostDevice for Left {
+    fn path(&self) -> &Path {
+        &self.path
+    }
+
+    fn number(&self) -> u64 {
+        self.number
+    }
+
+    fn is_detached(&self) -> bool {
+        false
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -9,7 +9,9 @@
 //! - [`fuse`]: the same for FUSE: the array as a file.
 //! - [`vhost_user`]: the disk of a virtual machine.
 //! - [`host_device`]: a block device of this host as which an array is served.
+//! - [`driver_device`]: one of a driver of this host that outlives its process; [`identity`]: whose it is.
 //! - [`loop_device`]: a loop device over that file.
+//! - [`ublk`]: a device of the host's ublk driver.
 //! - [`nbd_device`]: a device of the host's nbd driver.
 //!
 //! The kernel writes what it holds back of such a device to make room in memory. So a program that serves one says
@@ -18,9 +20,11 @@
 pub mod address;
 mod arrivals;
 pub mod device;
+pub mod driver_device;
 pub mod flushes;
 pub mod fuse;
 pub mod host_device;
+pub mod identity;
 pub mod listener;
 pub mod loop_device;
 mod making;
@@ -31,8 +35,10 @@ mod partial_writes;
 pub mod peer;
 mod pieces;
 pub mod rights;
+mod served_lock;
 mod tags;
 pub mod tls;
+pub mod ublk;
 pub mod vhost_user;
 pub mod volume;
 mod wait;

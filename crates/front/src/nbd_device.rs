@@ -12,33 +12,30 @@
 //! A process that serves a device must never wait for that device: when it is killed it would wait for its own answer.
 //! So it never opens it. Who opens it may read from it (a look for partitions), and who closes it last writes to it.
 
-use std::fs;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
-use rustix::thread::{CapabilitySet, capabilities};
-
-use crate::host_device::HostDevice;
+use crate::driver_device::{DriverDevice, UnderWay};
+use crate::host_device::{HostDevice, is_host_root, is_node};
+use crate::identity::Identity;
 use crate::making::{Held, Making};
 use crate::nbd::Export;
 use crate::nbd::pairs::{ConnectionNumber, PairServer};
 use crate::pieces::PIECE_SECTORS;
+use crate::served_lock::ServedLock;
 
 mod driver;
 mod index;
 mod left;
-mod served_lock;
 
 use driver::Driver;
-use index::is_node;
-pub use index::{Identity, Index};
+pub use index::Index;
 use left::{devices_of, give_up, indices, is_used};
-pub use left::{is_left, is_served, release_left};
-use served_lock::ServedLock;
+pub(crate) use left::{is_left, is_served, release_left};
 
 /// How often a device is given connections whose old ones the driver has not found dead yet, and after what time.
 const TRIES: usize = 200;
@@ -51,6 +48,7 @@ pub struct NbdDevice {
     path: PathBuf,
     number: u64,
     identity: Identity,
+    server: Arc<PairServer>,
     connections: usize,
     lock: Mutex<Option<ServedLock>>,
 }
@@ -96,27 +94,27 @@ pub enum NbdDeviceError {
 }
 
 impl NbdDevice {
-    /// Gives the array's device connections to `server`: that which a crash left, or a new one. `folder` has the locks of
+    /// Gives the array's device connections to `server`, which ends with it: that which a crash left, or a new one. `folder` has the locks of
     /// all processes that serve devices. True: there was one.
     ///
     /// Devices of other arrays stay as they are, for not every use of a device can be seen. So does one of this array that is
     /// left for a moment's lack: with a new one beside it, it would be written over later by what it holds back.
     pub fn attach(
         identity: Identity,
-        server: &PairServer,
+        server: PairServer,
         folder: &Path,
     ) -> Result<(Self, bool), NbdDeviceError> {
-        let driver = Driver::find()?;
+        let (driver, server) = (Driver::find()?, Arc::new(server));
         let _making =
             Making::begin(&folder.join("lock")).map_err(|Held(at)| NbdDeviceError::Held(at))?;
         let mut unfit = Vec::new();
         for index in devices_of(&identity)? {
-            let Some(lock) = ServedLock::take_patiently(index, folder)? else { continue };
+            let Some(lock) = ServedLock::take_patiently(&index.name(), folder)? else { continue };
             if !fits(index, server.export()) {
                 unfit.push((index, lock));
                 continue;
             }
-            match Self::take_over(&driver, index, &identity, server, lock) {
+            match Self::take_over(&driver, index, &identity, &server, lock) {
                 Ok(device) => return Ok((device, true)),
                 Err(NbdDeviceError::System(error)) if is_over(&error) => {
                     tracing::warn!(%error, "{} was left by a crash, and is disconnected", index.path().display());
@@ -128,13 +126,13 @@ impl NbdDevice {
             return Err(NbdDeviceError::Differs(index.path()));
         }
         unfit.iter().for_each(|(index, _)| give_up(&driver, *index, &identity));
-        Ok((Self::new(&driver, identity, server, folder)?, false))
+        Ok((Self::new(&driver, identity, &server, folder)?, false))
     }
 
     fn new(
         driver: &Driver,
         identity: Identity,
-        server: &PairServer,
+        server: &Arc<PairServer>,
         folder: &Path,
     ) -> Result<Self, NbdDeviceError> {
         // The driver has no more queues than the host has CPUs.
@@ -142,11 +140,11 @@ impl NbdDevice {
         let connections = server.lane_count().min(cpus);
         let sockets = connect_all(server, connections)?;
         let index = driver.connect(&identity, server.export(), server.flags(), &sockets)?;
-        let lock = ServedLock::take_patiently(index, folder).and_then(|lock| {
+        let lock = ServedLock::take_patiently(&index.name(), folder).and_then(|lock| {
             lock.ok_or_else(|| io::Error::other("another process has the lock of the device"))
         });
         let made = lock.map_err(NbdDeviceError::System);
-        let made = made.and_then(|lock| Self::served(index, identity, connections, lock));
+        let made = made.and_then(|lock| Self::served(index, identity, server, connections, lock));
         made.inspect_err(|_| {
             let _ = driver.disconnect(index);
         })
@@ -157,19 +155,20 @@ impl NbdDevice {
         driver: &Driver,
         index: Index,
         identity: &Identity,
-        server: &PairServer,
+        server: &Arc<PairServer>,
         lock: ServedLock,
     ) -> Result<Self, NbdDeviceError> {
-        let device = Self::served(index, identity.clone(), index.connections(), lock)?;
-        device.fill(driver, server)?;
+        let connections = index.connections();
+        let device = Self::served(index, identity.clone(), server, connections, lock)?;
+        device.fill(driver)?;
         Ok(device)
     }
 
     /// Gives it connections. The driver takes none in place of one that is alive: two processes never serve a device.
-    fn fill(&self, driver: &Driver, server: &PairServer) -> Result<(), NbdDeviceError> {
+    fn fill(&self, driver: &Driver) -> Result<(), NbdDeviceError> {
         for _ in 0..TRIES {
-            self.give(driver, server, &self.cut_off(server))?;
-            if self.cut_off(server).is_empty() {
+            self.give(driver, &self.cut_off())?;
+            if self.cut_off().is_empty() {
                 return Ok(());
             }
             thread::sleep(TRY_EVERY);
@@ -177,19 +176,15 @@ impl NbdDevice {
         Err(NbdDeviceError::Served(self.path.clone()))
     }
 
-    fn give(
-        &self,
-        driver: &Driver,
-        server: &PairServer,
-        numbers: &[ConnectionNumber],
-    ) -> io::Result<()> {
-        let sockets = numbers.iter().map(|number| server.connect(*number));
+    fn give(&self, driver: &Driver, numbers: &[ConnectionNumber]) -> io::Result<()> {
+        let sockets = numbers.iter().map(|number| self.server.connect(*number));
         driver.give(self.index, &self.identity, &sockets.collect::<io::Result<Vec<_>>>()?)
     }
 
     fn served(
         index: Index,
         identity: Identity,
+        server: &Arc<PairServer>,
         connections: usize,
         lock: ServedLock,
     ) -> Result<Self, NbdDeviceError> {
@@ -197,37 +192,13 @@ impl NbdDevice {
         if !is_node(&path, number) {
             return Err(NbdDeviceError::NoNode(path));
         }
-        let lock = Mutex::new(Some(lock));
-        Ok(Self { index, path, number, identity, connections, lock })
-    }
-
-    /// Another program has disconnected it: its number may be that of another array's device from now on.
-    pub fn give_number_free(&self) {
-        *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        let (server, lock) = (server.clone(), Mutex::new(Some(lock)));
+        Ok(Self { index, path, number, identity, server, connections, lock })
     }
 
     /// Its connections that the driver has cut off.
-    pub fn cut_off(&self, server: &PairServer) -> Vec<ConnectionNumber> {
-        server.cut_off(self.connections)
-    }
-
-    /// Gives it new connections in place of these.
-    pub fn reconnect(
-        &self,
-        server: &PairServer,
-        cut_off: &[ConnectionNumber],
-    ) -> Result<(), NbdDeviceError> {
-        Ok(self.give(&Driver::find()?, server, cut_off)?)
-    }
-
-    /// N of `/dev/nbdN`.
-    pub fn index(&self) -> Index {
-        self.index
-    }
-
-    /// Whose it is.
-    pub fn identity(&self) -> &Identity {
-        &self.identity
+    fn cut_off(&self) -> Vec<ConnectionNumber> {
+        self.server.cut_off(self.connections)
     }
 }
 
@@ -242,6 +213,43 @@ impl HostDevice for NbdDevice {
 
     fn is_detached(&self) -> bool {
         !self.index.is_of(&self.identity)
+    }
+}
+
+impl DriverDevice for NbdDevice {
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    /// Makes connections anew that the driver has cut off.
+    fn keep(&self) -> Result<(), String> {
+        let cut_off = self.cut_off();
+        if cut_off.is_empty() {
+            return Ok(());
+        }
+        let shown = self.name();
+        if self.is_detached() {
+            // Its number may be another array's from now on.
+            *self.lock.lock().unwrap_or_else(PoisonError::into_inner) = None;
+            return Err(format!(
+                "the kernel has given up {shown}: close that front with `mdspace unserve`, and open it again"
+            ));
+        }
+        let made = Driver::find().and_then(|driver| Ok(self.give(&driver, &cut_off)?));
+        made.map_err(|error| format!("connections of {shown} were cut off: {error}"))?;
+        tracing::warn!("the kernel has cut off connections of {shown}: made anew");
+        Ok(())
+    }
+
+    fn close(&self, patience: Duration) -> Result<(), UnderWay> {
+        self.server.close(patience).map_err(|_| UnderWay(self.name()))
+    }
+
+    fn take_away(&self) -> io::Result<()> {
+        match self.is_detached() {
+            true => Ok(()),
+            false => disconnect(self.index).map_err(io::Error::other),
+        }
     }
 }
 
@@ -270,18 +278,9 @@ pub fn is_loaded() -> Result<(), NbdDeviceError> {
     }
 }
 
-/// Whether the driver does what this process says. It would log a question.
-fn may_give_orders() -> io::Result<bool> {
-    /// `PROC_USER_INIT_INO`, of `include/linux/proc_ns.h`: the host's own. A kernel without user namespaces has no such
-    /// file.
-    const HOST: &str = "user:[4026531837]";
-    let is_host = fs::read_link("/proc/self/ns/user").map_or(true, |own| own == Path::new(HOST));
-    Ok(is_host && capabilities(None)?.effective.contains(CapabilitySet::SYS_ADMIN))
-}
-
 /// The same, and has the kernel load it.
 pub fn load() -> Result<(), NbdDeviceError> {
-    if !rustix::process::geteuid().is_root() || !may_give_orders()? {
+    if !is_host_root()? {
         return Err(NbdDeviceError::NotRoot);
     }
     Driver::find()?;
@@ -297,9 +296,7 @@ pub fn load() -> Result<(), NbdDeviceError> {
 
 /// Has the driver ask for discards of one piece each at most: many longer ones would outlast the half minute after which it
 /// cuts a connection off, and asks for all of them again.
-///
-/// For a process that does not serve the device: the kernel first waits until all that is under way there has ended.
-pub fn shorten_discards(index: Index) -> io::Result<()> {
+pub(crate) fn shorten_discards(index: Index) -> io::Result<()> {
     const LONGEST: &str = "queue/discard_max_bytes";
     match index.system_value(LONGEST) {
         Some(bytes) if bytes > PIECE_SECTORS * 512 => {
@@ -311,6 +308,6 @@ pub fn shorten_discards(index: Index) -> io::Result<()> {
 
 /// Has the driver end a device: what is under way there fails, and so does what programs that have it open ask for.
 /// Its number is free when they have closed it.
-pub fn disconnect(index: Index) -> Result<(), NbdDeviceError> {
+pub(crate) fn disconnect(index: Index) -> Result<(), NbdDeviceError> {
     Ok(Driver::find()?.disconnect(index)?)
 }

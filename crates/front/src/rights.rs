@@ -1,7 +1,7 @@
-//! Who may connect to a front's socket: the rights of its file.
+//! Who may connect to a front's socket, or open its device: the rights of its file.
 
 use std::fmt;
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt, PermissionsExt, chown};
@@ -106,12 +106,35 @@ impl Rights {
 
     /// Gives the rights to the file of a socket that this process has made, and follows no link there.
     pub(crate) fn give(&self, path: &Path, owners: Owners) -> Result<(), RightsError> {
+        self.give_if(path, owners, |file| {
+            // Who may write to the folder may have put another file there, or another name of one.
+            file.file_type().is_socket() && file.nlink() == 1
+        })
+    }
+
+    /// Gives the rights to the node of a block device, where it has others.
+    pub(crate) fn give_to_device(&self, path: &Path, owners: Owners) -> Result<(), RightsError> {
+        let is_given = |file: &Metadata| {
+            self.mode.is_none_or(|SocketMode(mode)| file.mode() & 0o777 == mode)
+                && owners.user.is_none_or(|user| file.uid() == user)
+                && owners.group.is_none_or(|group| file.gid() == group)
+        };
+        match fs::symlink_metadata(path) {
+            Ok(file) if is_given(&file) => Ok(()),
+            _ => self.give_if(path, owners, |file| file.file_type().is_block_device()),
+        }
+    }
+
+    fn give_if(
+        &self,
+        path: &Path,
+        owners: Owners,
+        is_it: impl Fn(&Metadata) -> bool,
+    ) -> Result<(), RightsError> {
         let give = || {
             let flags = (OFlags::PATH | OFlags::NOFOLLOW).bits().cast_signed();
             let file = File::options().read(true).custom_flags(flags).open(path)?;
-            let found = file.metadata()?;
-            // Who may write to the folder may have put another file there, or another name of one.
-            if !found.file_type().is_socket() || found.nlink() != 1 {
+            if !is_it(&file.metadata()?) {
                 return Err(io::Error::other("another file has taken its place"));
             }
             // A descriptor that names a file and no more takes no rights. What the kernel calls it leads there.

@@ -613,7 +613,7 @@ pub(super) fn message(paths: &Arc<Paths>, words: &[String]) -> Result<(), Failur
 
 pub(super) fn address(front: &str) -> Result<Address, Failure> {
     front.parse().map_err(|error| {
-        let cure = "give block, nbd-device, loop, fuse:/directory, nbd:unix:/path.sock, \
+        let cure = "give block, ublk, nbd-device, loop, fuse:/directory, nbd:unix:/path.sock, \
                     nbd:tcp:[host:]port or vhost-user:/path.sock";
         Failure::new(format!("{front} is no front"), error, cure)
     })

@@ -9,8 +9,9 @@ use std::time::Duration;
 use mdspace_engine::status::{ArrayState, ArrayStatus};
 use mdspace_front::PartialWrites;
 use mdspace_front::address::Address;
+use mdspace_front::driver_device::front_of;
+use mdspace_front::identity::Identity;
 use mdspace_front::nbd::{BlockSizes, Budget, Export, Exports, ReadOnlySwitch, ServerLimits};
-use mdspace_front::nbd_device::Identity;
 use mdspace_front::volume::Volume;
 use mdspace_io::path_of_name;
 
@@ -23,11 +24,11 @@ use crate::report::FrontReport;
 mod block_device;
 pub(crate) mod broker;
 mod closing;
-pub(crate) mod discards;
 mod driven;
 mod front;
 pub(crate) mod mount_guard;
 pub(crate) mod opener;
+pub(crate) mod tuning;
 mod way;
 
 use closing::Closings;
@@ -84,9 +85,9 @@ impl Fronts {
         let Ok(status) = array.status() else { return Vec::new() };
         let in_use = block_device::release_left(&Identity::of_array(&status.uuid.to_string()));
         let line = |device: PathBuf| {
-            let device = device.display();
+            let (device, front) = (device.display(), front_of(&device));
             format!(
-                "{device} was left by a crash, and is in use: it goes on with `mdspace serve {name} nbd-device`"
+                "{device} was left by a crash, and is in use: it goes on with `mdspace serve {name} {front}`"
             )
         };
         in_use.into_iter().map(line).collect()

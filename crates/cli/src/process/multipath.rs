@@ -12,8 +12,8 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::paths::{Paths, Policy};
 use mdspace_front::device::Device;
 use mdspace_front::flushes::Flushes;
+use mdspace_front::identity::Identity;
 use mdspace_front::nbd::{BlockSizes, Export, Exports};
-use mdspace_front::nbd_device::Identity;
 use mdspace_io::{Lanes, LanesConfig, MultipathSpec, OpenMode, read_text};
 
 use super::descriptors::{self, Needs};

@@ -400,7 +400,7 @@ fn help_completions_and_the_manual_are_there() {
         let script = user.expect(0, &format!("completions {shell}"));
         assert!(script.contains("mdspace") && script.contains("zero-superblock"), "{script}");
         let serve = ["__serve'", "__serve:", "__serve ", "\"__serve\""];
-        let others = ["__unmount-after", "__open-device", "__shorten-discards"];
+        let others = ["__unmount-after", "__open-device", "__tune-device"];
         let mut hidden = serve.into_iter().chain(others);
         assert!(!hidden.any(|verb| script.contains(verb)), "{script}");
     }

@@ -3,11 +3,12 @@
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
 
+use crate::identity::Identity;
 use crate::nbd::Export;
 use crate::netlink::{Attributes, Family};
 
 use super::NbdDeviceError;
-use super::index::{Identity, Index};
+use super::index::Index;
 
 const FAMILY: &str = "nbd";
 const VERSION: u8 = 1;
@@ -70,7 +71,7 @@ impl Driver {
             .u64(attribute::SIZE_BYTES, export.size_bytes)
             .u64(attribute::BLOCK_SIZE_BYTES, block_bytes.into())
             .u64(attribute::SERVER_FLAGS, flags.into())
-            .text(attribute::BACKEND_IDENTIFIER, &identity.0);
+            .text(attribute::BACKEND_IDENTIFIER, identity.as_str());
         let told = self.0.ask(command::CONNECT, &with_sockets(attributes, sockets));
         let told = told.map_err(|error| refused(error, block_bytes))?;
         let index = told.find(attribute::INDEX);
@@ -88,7 +89,7 @@ impl Driver {
     ) -> io::Result<()> {
         let attributes = waiting(Attributes::default())
             .u32(attribute::INDEX, index.0)
-            .text(attribute::BACKEND_IDENTIFIER, &identity.0);
+            .text(attribute::BACKEND_IDENTIFIER, identity.as_str());
         self.0.ask(command::RECONFIGURE, &with_sockets(attributes, sockets)).map(drop)
     }
 

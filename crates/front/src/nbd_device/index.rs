@@ -1,37 +1,17 @@
 //! Which device of the nbd driver it is, and whose.
 
-use std::fmt;
 use std::fs;
 use std::io;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use rustix::io::Errno;
 
-use crate::host_device::place_of;
+use crate::host_device::{is_node, number_of, place_of};
+use crate::identity::Identity;
 
 /// N of `/dev/nbdN`.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub struct Index(pub u32);
-
-/// What the text begins with that the driver keeps for a device of ours.
-const OURS: &str = "mdspace ";
-
-/// The text by which a device is known for that of one array or multipath device.
-#[derive(Clone, Debug, Eq, PartialEq)]
-pub struct Identity(pub(super) String);
-
-impl fmt::Display for Identity {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0)
-    }
-}
-
-impl From<String> for Identity {
-    fn from(text: String) -> Self {
-        Self(text)
-    }
-}
 
 impl Index {
     /// Of a device's path.
@@ -46,8 +26,13 @@ impl Index {
         Self::of(Path::new(name)).or_else(|| Self::of(Path::new(disk)))
     }
 
+    /// Its name in `/dev`.
+    pub(super) fn name(self) -> String {
+        format!("nbd{}", self.0)
+    }
+
     pub(super) fn path(self) -> PathBuf {
-        PathBuf::from(format!("/dev/nbd{}", self.0))
+        Path::new("/dev").join(self.name())
     }
 
     /// Whether it is of mdspace.
@@ -68,15 +53,11 @@ impl Index {
 
     fn told_identity(self) -> io::Result<Identity> {
         let text = fs::read_to_string(place_of(&self.path()).join("backend"))?;
-        Ok(Identity(text.trim_end_matches('\n').to_owned()))
+        Ok(Identity::from(text.trim_end_matches('\n').to_owned()))
     }
 
     pub(super) fn number(self) -> io::Result<u64> {
-        let text = fs::read_to_string(place_of(&self.path()).join("dev"))?;
-        let number = text.trim().split_once(':').and_then(|(major, minor)| {
-            Some(rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?))
-        });
-        number.ok_or_else(|| io::Error::other(format!("{} has no number", self.path().display())))
+        number_of(&self.path())
     }
 
     /// How many connections a device has: as many as it got first. The driver has a queue for each.
@@ -100,12 +81,6 @@ impl Index {
     }
 }
 
-/// Whether a block device of this number is there.
-pub(super) fn is_node(path: &Path, number: u64) -> bool {
-    fs::metadata(path)
-        .is_ok_and(|found| found.file_type().is_block_device() && found.rdev() == number)
-}
-
 /// Whether what the driver tells is this text. It has none of a device that is attached no more.
 fn is_told(told: io::Result<Identity>, identity: &Identity) -> io::Result<bool> {
     let gone = [Errno::NOENT, Errno::NODEV].map(|errno| Some(errno.raw_os_error()));
@@ -113,23 +88,6 @@ fn is_told(told: io::Result<Identity>, identity: &Identity) -> io::Result<bool> 
         Ok(told) => Ok(told == *identity),
         Err(error) if gone.contains(&error.raw_os_error()) => Ok(false),
         Err(error) => Err(error),
-    }
-}
-
-impl Identity {
-    /// Of an array, by its UUID in md's form.
-    pub fn of_array(uuid: &str) -> Self {
-        Self(format!("{OURS}array {uuid}"))
-    }
-
-    /// Of a multipath device that stands alone, by its name.
-    pub fn of_multipath(name: &str) -> Self {
-        Self(format!("{OURS}multipath {name}"))
-    }
-
-    /// Whether it is of mdspace.
-    fn is_ours(&self) -> bool {
-        self.0.starts_with(OURS)
     }
 }
 

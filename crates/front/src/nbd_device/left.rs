@@ -6,23 +6,24 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 
-use crate::host_device::{HostDevice, is_mounted_anywhere};
-use crate::loop_device;
+use crate::host_device::is_left_used;
+use crate::identity::Identity;
+use crate::served_lock::ServedLock;
 
 use super::driver::Driver;
-use super::index::{Identity, Index};
-use super::served_lock::ServedLock;
+use super::index::Index;
 
 /// Whether this is a device of ours, or a partition of one, that no process serves: who opens it waits for its array.
-pub fn is_left(device: &Path, folder: &Path) -> bool {
+pub(crate) fn is_left(device: &Path, folder: &Path) -> bool {
     let index = Index::of_disk(device);
     index.is_some_and(|index| index.is_ours() && !is_served(&index.path(), folder))
 }
 
 /// Whether a process serves this device of ours.
-pub fn is_served(device: &Path, folder: &Path) -> bool {
-    Index::of(device)
-        .is_some_and(|index| index.is_ours() && matches!(ServedLock::take(index, folder), Ok(None)))
+pub(crate) fn is_served(device: &Path, folder: &Path) -> bool {
+    Index::of(device).is_some_and(|index| {
+        index.is_ours() && matches!(ServedLock::take(&index.name(), folder), Ok(None))
+    })
 }
 
 /// Devices of an array, by the driver's text.
@@ -42,9 +43,9 @@ pub(super) fn indices() -> io::Result<Vec<Index>> {
 }
 
 /// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
-pub fn release_left(identity: &Identity, folder: &Path) -> Vec<PathBuf> {
+pub(crate) fn release_left(identity: &Identity, folder: &Path) -> Vec<PathBuf> {
     let Ok(driver) = Driver::find() else { return Vec::new() };
-    let is_left = |index: &Index| matches!(ServedLock::take(*index, folder), Ok(Some(_)));
+    let is_left = |index: &Index| matches!(ServedLock::take(&index.name(), folder), Ok(Some(_)));
     let Ok(known) = devices_of(identity) else { return Vec::new() };
     let left: Vec<Index> = known.into_iter().filter(is_left).collect();
     left.iter().for_each(|index| give_up(&driver, *index, identity));
@@ -95,33 +96,9 @@ pub(super) fn give_up(driver: &Driver, index: Index, identity: &Identity) {
     }
 }
 
-/// Whether something uses a device that was left, as far as that shows without opening it: that might wait for it.
+/// Whether something uses a device that was left.
 pub(super) fn is_used(index: Index) -> bool {
-    let Ok(number) = index.number() else { return true };
-    let left = Left { path: index.path(), number };
-    !left.users(None).is_empty()
-        || is_mounted_anywhere(number)
-        || loop_device::all_files().any(|file| Index::of_disk(&file) == Some(index))
-}
-
-/// A device that no process serves.
-struct Left {
-    path: PathBuf,
-    number: u64,
-}
-
-impl HostDevice for Left {
-    fn path(&self) -> &Path {
-        &self.path
-    }
-
-    fn number(&self) -> u64 {
-        self.number
-    }
-
-    fn is_detached(&self) -> bool {
-        false
-    }
+    index.number().map_or(true, |number| is_left_used(&index.path(), number))
 }
 
 #[cfg(test)]

@@ -9,9 +9,10 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use mdspace_front::driver_device;
 use mdspace_front::host_device::{self, HostDevice};
+use mdspace_front::identity::Identity;
 use mdspace_front::loop_device::{self, LoopDevice, LoopError, name_behind};
-use mdspace_front::nbd_device::{self, Identity, NbdDevice};
 
 use crate::args::ArrayName;
 use crate::udev;
@@ -23,11 +24,11 @@ const NAMES: &str = "/dev/mdspace";
 pub(super) const ATTACHED: u8 = 3;
 
 /// A device, and its name.
-pub(super) struct BlockDevice<D> {
-    device: D,
+pub(super) struct BlockDevice<D: ?Sized> {
     name: PathBuf,
     /// None where another array's device has the name.
     link: Option<Link>,
+    device: D,
 }
 
 /// A link that goes when the device does.
@@ -70,15 +71,9 @@ impl BlockDevice<LoopDevice> {
     }
 }
 
-impl BlockDevice<NbdDevice> {
-    /// Names a device of the nbd driver.
-    pub(super) fn of_driver(device: NbdDevice, name: &ArrayName) -> Self {
-        Self::named(device, name)
-    }
-}
-
 impl<D: HostDevice> BlockDevice<D> {
-    fn named(device: D, name: &ArrayName) -> Self {
+    /// Gives a device its name.
+    pub(super) fn named(device: D, name: &ArrayName) -> Self {
         let path = Path::new(NAMES).join(name.to_string());
         let link = match Link::make(&path, device.path()) {
             Ok(link) => Some(link),
@@ -91,9 +86,11 @@ impl<D: HostDevice> BlockDevice<D> {
             // systemd learns the name from udev's rule; where no udev runs it is for no one.
             drop(udev::look_again(device.path()));
         }
-        Self { device, name: path, link }
+        Self { name: path, link, device }
     }
+}
 
+impl<D: HostDevice + ?Sized> BlockDevice<D> {
     /// Its name, and what that leads to.
     pub(super) fn describe(&self) -> String {
         let device = self.device.path().display();
@@ -163,7 +160,7 @@ impl Link {
             let is_over = is_over(&old, path.file_name());
             let is_served = match is_over {
                 true => !loop_device::is_abandoned(&old),
-                false => nbd_device::is_served(&old, Path::new(NAMES)),
+                false => driver_device::is_served(&old, Path::new(NAMES)),
             };
             if old == target {
                 return Ok(Self::known(path.to_owned(), target.to_owned()));
@@ -190,15 +187,17 @@ pub(super) fn folder() -> io::Result<&'static Path> {
 
 /// Whether a crash left this device of an array: who opens it waits for that array.
 pub(super) fn is_left(device: &Path) -> bool {
-    nbd_device::is_left(device, Path::new(NAMES))
+    driver_device::is_left(device, Path::new(NAMES))
 }
 
 /// Ends what a crash left of an array that is served in another way now; gives the devices that are in use, and stay.
 pub(super) fn release_left(identity: &Identity) -> Vec<PathBuf> {
-    match nbd_device::is_loaded() {
-        Ok(()) => nbd_device::release_left(identity, Path::new(NAMES)),
-        Err(_) => Vec::new(),
-    }
+    driver_device::release_left(identity, Path::new(NAMES))
+}
+
+/// Whether a device is that array's, as far as its driver says.
+pub(super) fn is_of(device: &Path, identity: &Identity) -> bool {
+    driver_device::is_of(device, identity, Path::new(NAMES))
 }
 
 /// Takes a device away: its name, what the kernel holds back of it, and the device itself, by `let_go`. For a process

@@ -1,21 +1,24 @@
-//! A front that is a device of the host's nbd driver.
+//! A front that is a device of the host's ublk or nbd driver.
 
+use std::fmt::Display;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use mdspace_front::address::{Address, Endpoint};
-use mdspace_front::host_device::HostDevice;
+use mdspace_front::driver_device::DriverDevice;
+use mdspace_front::identity::Identity;
 use mdspace_front::nbd::{Exports, PairServer, ServerLimits};
-use mdspace_front::nbd_device::{self, Identity, NbdDevice};
+use mdspace_front::nbd_device::NbdDevice;
+use mdspace_front::ublk::{Offer, UblkDevice};
 use mdspace_front::volume::Volume;
 
 use super::block_device::{self, BlockDevice};
 use super::closing::Closing;
-use super::discards;
 use super::front::{Claim, LOOK_EVERY, Lateness, requests_end};
 use super::mount_guard::End;
 use super::opener::{Opener, Openers};
+use super::tuning;
 use super::way::Way;
 use crate::args::ArrayName;
 use crate::failure::Failure;
@@ -23,52 +26,65 @@ use crate::failure::Failure;
 /// An open one.
 pub(super) struct Driven {
     address: Address,
-    device: BlockDevice<NbdDevice>,
-    server: PairServer,
+    device: Box<BlockDevice<dyn DriverDevice>>,
     openers: Openers,
     /// A crash left the device.
     was_left: bool,
-    /// It is being closed: its connections are made anew no more.
+    /// It is being closed: nothing of it is made anew any more.
     is_closing: AtomicBool,
 }
 
 impl Driven {
     /// Serves a volume as such a device: as that which a crash left of it, or as a new one. Gives what the user reads.
     pub(super) fn open<V: Volume>(
-        address: Address,
+        (address, way): (Address, Way),
         name: &ArrayName,
         identity: Identity,
         exports: Exports,
         limits: ServerLimits,
         volume: &V,
     ) -> Result<(Arc<Self>, String), Failure> {
-        let what = || format!("cannot serve {name} at {address}");
-        let server = PairServer::start(exports.at(&address), limits.partial_writes, volume);
-        let attached = block_device::folder()
-            .map_err(Into::into)
-            .and_then(|folder| NbdDevice::attach(identity, &server, folder));
-        let (device, was_left) =
-            attached.map_err(|why| Failure::new(what(), why, "see `mdspace doctor`"))?;
-        let device = BlockDevice::of_driver(device, name);
+        let failed = |why: &dyn Display| {
+            Failure::new(format!("cannot serve {name} at {address}"), why, "see `mdspace doctor`")
+        };
+        let folder = block_device::folder().map_err(|error| failed(&error))?;
+        let (exports, partial_writes) = (exports.at(&address), limits.partial_writes);
+        let attached: (Box<BlockDevice<dyn DriverDevice>>, bool) = match way {
+            Way::Ublk => {
+                let offer = Offer { exports, partial_writes, rights: address.rights.clone() };
+                let (device, was_left) = UblkDevice::attach(identity, offer, volume, folder)
+                    .map_err(|error| failed(&error))?;
+                (Box::new(BlockDevice::named(device, name)), was_left)
+            }
+            Way::NbdDevice | Way::Loop => {
+                let server = PairServer::start(exports, partial_writes, volume);
+                let (device, was_left) =
+                    NbdDevice::attach(identity, server, folder).map_err(|error| failed(&error))?;
+                (Box::new(BlockDevice::named(device, name)), was_left)
+            }
+        };
+        let (device, was_left) = attached;
+        if !was_left {
+            // One that was left is tuned, and what is under way there may wait long for its end.
+            tuning::tune(device.device().path());
+        }
         let mut note = format!("{name}: served as {}", device.describe());
         if address.endpoint == Endpoint::Block {
-            note = format!("{note}, {}", Way::NbdDevice);
+            note = format!("{note}, {way}");
         }
-        match was_left {
-            true => note.push_str("; what a crash left of it goes on"),
-            // Of one that was left they are short, and what is under way there may wait long for its end.
-            false => discards::shorten(device.device().path()),
+        if was_left {
+            note.push_str("; what a crash left of it goes on");
         }
         let is_closing = AtomicBool::new(false);
         let openers = Openers::default();
-        Ok((Arc::new(Self { address, device, server, openers, was_left, is_closing }), note))
+        Ok((Arc::new(Self { address, device, openers, was_left, is_closing }), note))
     }
 
     pub(super) fn address(&self) -> &Address {
         &self.address
     }
 
-    pub(super) fn device(&self) -> &BlockDevice<NbdDevice> {
+    pub(super) fn device(&self) -> &BlockDevice<dyn DriverDevice> {
         &self.device
     }
 
@@ -77,28 +93,12 @@ impl Driven {
         self.was_left
     }
 
-    /// Makes connections anew that the driver has cut off. A close that comes meanwhile does not wait for that: the
-    /// server takes no more then.
+    /// Makes anew what it has lost. A close that comes meanwhile does not wait for that: it takes no more requests then.
     pub(super) fn keep(&self) -> Result<(), String> {
-        if self.is_closing.load(Ordering::Acquire) {
-            return Ok(());
+        match self.is_closing.load(Ordering::Acquire) {
+            true => Ok(()),
+            false => self.device.device().keep(),
         }
-        let cut_off = self.device.device().cut_off(&self.server);
-        if cut_off.is_empty() {
-            return Ok(());
-        }
-        let shown = self.device.describe();
-        if self.device.is_detached() {
-            // Its number may be another array's now.
-            self.device.device().give_number_free();
-            return Err(format!(
-                "the kernel has given up {shown}: close that front with `mdspace unserve`, and open it again"
-            ));
-        }
-        let made = self.device.device().reconnect(&self.server, &cut_off);
-        made.map_err(|error| format!("connections of {shown} were cut off: {error}"))?;
-        tracing::warn!("the kernel has cut off connections of {shown}: made anew");
-        Ok(())
     }
 
     /// A process that has it open; none where it is detached: its number may be another device's.
@@ -135,7 +135,7 @@ impl Driven {
     pub(super) fn leave(&self, closing: &Closing<'_>) -> Result<(), String> {
         self.device.keep_name();
         self.is_closing.store(true, Ordering::Release);
-        requests_end(closing, || self.server.close(LOOK_EVERY))
+        requests_end(closing, || self.device.device().close(LOOK_EVERY))
     }
 
     /// Takes the device away. What the kernel holds back of it is written first, by a process that has claimed it or by
@@ -155,15 +155,17 @@ impl Driven {
             None | Some(End::Killed) => start().map_or(End::Killed, take_away),
             Some(end) => end,
         };
-        let closed = requests_end(closing, || self.server.close(LOOK_EVERY));
-        let stays = match self.device.is_detached() {
-            true => None,
-            // Nothing waits for this process any more.
-            false => nbd_device::disconnect(self.device.device().index()).err(),
-        };
+        if !self.device.is_detached()
+            && let Err(error) = self.device.device().stop()
+        {
+            tracing::warn!(%error, "{} is closed as it is", self.device.describe());
+        }
+        let closed = requests_end(closing, || self.device.device().close(LOOK_EVERY));
+        // Nothing waits for this process any more.
+        let stays = self.device.device().take_away().err();
         let shown = self.device.describe();
         if let Some(error) = stays {
-            return Err(format!("{shown} stays attached ({error}): see `nbd-client -check`"));
+            return Err(format!("{shown} stays ({error}): see `lsblk`"));
         }
         match end {
             End::Written | End::Attached => closed,

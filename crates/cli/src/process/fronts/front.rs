@@ -1,4 +1,4 @@
-//! One front: a socket of NBD or vhost-user, a mounted file, or a block device over that or of the nbd driver.
+//! One front: a socket of NBD or vhost-user, a mounted file, or a block device over that or of a driver of the host.
 
 use std::cell::Cell;
 use std::fs::{self, File};
@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 
 use mdspace_front::address::{Address, Endpoint, Socket};
 use mdspace_front::fuse::{self, FuseServer, Mount, Session};
+use mdspace_front::identity::Identity;
 use mdspace_front::listener::{ListenError, Listener};
 use mdspace_front::loop_device::LoopDevice;
 use mdspace_front::nbd::{Exports, Server, ServerLimits, SharedAddress};
-use mdspace_front::nbd_device::Identity;
 use mdspace_front::vhost_user;
 use mdspace_front::volume::Volume;
 
@@ -44,7 +44,7 @@ pub(in crate::process) enum Prepared {
     SharedNbd(SharedAddress),
     VhostUser(Listener),
     File { address: Address, directory: PathBuf, own: Option<OwnDirectory> },
-    Driven(Address),
+    Driven(Address, Way),
 }
 
 /// An open front.
@@ -96,7 +96,9 @@ impl Prepared {
             Endpoint::Nbd(_) if address.shared => has_room(address),
             Endpoint::Nbd(_) | Endpoint::VhostUser(_) => listener(address).map(drop),
             Endpoint::Fuse(directory) => has_folder(address, directory),
-            Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => way(address).map(drop),
+            Endpoint::Ublk | Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => {
+                way(address).map(drop)
+            }
         }
     }
 
@@ -118,9 +120,9 @@ impl Prepared {
                 has_folder(address, directory)?;
                 (directory.clone(), None)
             }
-            Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => {
-                if way(address)? == Some(Way::NbdDevice) {
-                    return Ok(Self::Driven(address.clone()));
+            Endpoint::Ublk | Endpoint::Loop | Endpoint::NbdDevice | Endpoint::Block => {
+                if let Some(way @ (Way::Ublk | Way::NbdDevice)) = way(address)? {
+                    return Ok(Self::Driven(address.clone(), way));
                 }
                 let directory = run_dir.mount_point(name);
                 fuse::mount::make_directory(&directory).map_err(|error| {
@@ -144,8 +146,8 @@ impl Prepared {
         volume: &V,
     ) -> Result<(Front, String), Failure> {
         match self {
-            Self::Driven(address) => {
-                let opened = Driven::open(address, name, identity, exports, limits, volume);
+            Self::Driven(address, way) => {
+                let opened = Driven::open((address, way), name, identity, exports, limits, volume);
                 opened.map(|(driven, note)| (Front::Driven(driven), note))
             }
             Self::Nbd(listener) => {

@@ -1,4 +1,4 @@
-//! A second process that has a device of the nbd driver open, for the process that serves it: that may not.
+//! A second process that has a device of the ublk or nbd driver open, for the process that serves it: that may not.
 //!
 //! Who opens the device may read from it, and who closes it last writes what the kernel holds back. The serving process
 //! would wait for itself there, if it was killed. So this one opens the device, alone if it can, says so, and waits at a
@@ -12,13 +12,13 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mdspace_front::host_device;
-use mdspace_front::nbd_device::{self, Identity, Index};
+use mdspace_front::identity::Identity;
+use mdspace_front::{driver_device, host_device};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::iterator::Signals;
 
-use super::block_device::{Link, take_away};
+use super::block_device::{Link, is_of, take_away};
 use super::mount_guard::{self, End};
 use crate::process::launch;
 
@@ -144,7 +144,6 @@ fn first_byte(child: &mut Child) -> Option<u8> {
 pub(crate) fn run(name: PathBuf, device: &Path, identity: &Identity) -> ExitCode {
     // A service manager signals all processes of a service at once. This one may still have work then.
     let _signals = Signals::new([SIGHUP, SIGINT, SIGQUIT, SIGTERM]);
-    let index = Index::of(device);
     let claimed = host_device::claim(device);
     let is_alone = claimed.is_ok();
     let opened = match claimed {
@@ -152,7 +151,7 @@ pub(crate) fn run(name: PathBuf, device: &Path, identity: &Identity) -> ExitCode
         claimed => claimed,
     };
     // As long as it is open its number is no other device's.
-    let is_it = index.is_some_and(|index| index.is_of(identity));
+    let is_it = is_of(device, identity);
     let opened = opened.ok().filter(|_| is_it);
     let said = match (&opened, is_alone) {
         (Some(_), true) => ALONE,
@@ -163,16 +162,16 @@ pub(crate) fn run(name: PathBuf, device: &Path, identity: &Identity) -> ExitCode
     let mut order = [0];
     let is_told =
         told.is_ok() && io::stdin().read_exact(&mut order).is_ok() && order[0] == TAKE_AWAY;
-    match (is_told, opened, index) {
-        (true, Some(opened), Some(index)) => {
+    match (is_told, opened) {
+        (true, Some(opened)) => {
             let link = Link::known(name, device.to_owned());
             take_away(&opened, is_alone, link, || match is_still_told() {
-                true => nbd_device::disconnect(index).map_err(io::Error::other),
+                true => driver_device::stop(device),
                 // The next process may serve the device by now: it is that one's.
                 false => Err(io::Error::other("who ordered it is gone")),
             })
         }
-        (true, None, _) if is_it => ExitCode::FAILURE,
+        (true, None) if is_it => ExitCode::FAILURE,
         // It has gone already.
         _ => ExitCode::SUCCESS,
     }

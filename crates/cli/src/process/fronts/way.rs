@@ -4,13 +4,15 @@ use std::fmt;
 use std::fs::OpenOptions;
 
 use mdspace_front::address::Endpoint;
-use mdspace_front::nbd_device::{self, NbdDeviceError};
+use mdspace_front::{nbd_device, ublk};
 use rustix::process::geteuid;
 use rustix::thread::{CapabilitySet, capabilities};
 
 /// What a block device is made with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Way {
+pub(in crate::process) enum Way {
+    /// The host's ublk driver.
+    Ublk,
     /// The host's nbd driver.
     NbdDevice,
     /// A loop device over a mounted file.
@@ -20,11 +22,17 @@ pub(super) enum Way {
 impl Way {
     /// The way of a front at this place; none where it is no block device. An error says what is missing.
     pub(super) fn of(endpoint: &Endpoint) -> Result<Option<Self>, String> {
-        let words = |error: NbdDeviceError| error.to_string();
         let way = match endpoint {
-            Endpoint::NbdDevice => nbd_device::load().map_err(words).map(|()| Self::NbdDevice),
+            Endpoint::Ublk => has_ublk().map(|()| Self::Ublk),
+            Endpoint::NbdDevice => {
+                nbd_device::load().map(|()| Self::NbdDevice).map_err(|error| error.to_string())
+            }
             Endpoint::Loop => has_loop_devices().map(|()| Self::Loop),
-            Endpoint::Block => best(nbd_device::is_loaded().map_err(words), has_loop_devices),
+            Endpoint::Block => best([
+                (Self::Ublk, &has_ublk),
+                (Self::NbdDevice, &has_nbd_driver),
+                (Self::Loop, &has_loop_devices),
+            ]),
             Endpoint::Nbd(_) | Endpoint::VhostUser(_) | Endpoint::Fuse(_) => return Ok(None),
         };
         way.map(Some)
@@ -34,24 +42,34 @@ impl Way {
 impl fmt::Display for Way {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Self::Ublk => "a device of the kernel's ublk driver",
             Self::NbdDevice => "a device of the kernel's nbd driver",
             Self::Loop => "a loop device",
         })
     }
 }
 
-/// The best of those that this host has.
-fn best(
-    nbd_device: Result<(), String>,
-    of_loop: impl FnOnce() -> Result<(), String>,
-) -> Result<Way, String> {
-    match nbd_device {
-        Ok(()) => Ok(Way::NbdDevice),
-        Err(no_driver) => match of_loop() {
-            Ok(()) => Ok(Way::Loop),
-            Err(no_loop) => Err(format!("{no_driver}; {no_loop}")),
-        },
+/// Whether this host has a way. An error says what is missing.
+type Look<'a> = &'a dyn Fn() -> Result<(), String>;
+
+/// The first of these that this host has. What comes after it is not looked for.
+fn best<const N: usize>(ways: [(Way, Look<'_>); N]) -> Result<Way, String> {
+    let mut missing = Vec::new();
+    for (way, look) in ways {
+        match look() {
+            Ok(()) => return Ok(way),
+            Err(why) => missing.push(why),
+        }
     }
+    Err(missing.join("; "))
+}
+
+fn has_ublk() -> Result<(), String> {
+    ublk::is_loaded().map_err(|error| error.to_string())
+}
+
+fn has_nbd_driver() -> Result<(), String> {
+    nbd_device::is_loaded().map_err(|error| error.to_string())
 }
 
 fn may_mount() -> bool {

@@ -15,15 +15,6 @@ fn a_device_is_known_by_its_name() {
 }
 
 #[test]
-fn a_device_belongs_to_one_array_or_multipath_device() {
-    let known = [Identity::of_array("1"), Identity::of_array("2"), Identity::of_multipath("1")];
-    for (at, one) in known.iter().enumerate() {
-        assert!(one.is_ours());
-        assert!(!known[..at].contains(one));
-    }
-}
-
-#[test]
 fn a_device_is_its_arrays_unless_the_driver_says_otherwise() {
     let [own, other] = ["1", "2"].map(Identity::of_array);
     let unread = |errno: Errno| Err(io::Error::from(errno));
@@ -33,11 +24,4 @@ fn a_device_is_its_arrays_unless_the_driver_says_otherwise() {
     assert_eq!(is_own(unread(Errno::NOENT)), Some(false), "it is attached no more");
     assert_eq!(is_own(unread(Errno::NODEV)), Some(false), "it goes just now");
     assert_eq!(is_own(unread(Errno::MFILE)), None, "nothing is known");
-}
-
-#[test]
-fn what_has_another_number_is_not_the_device() {
-    let folder = tempfile::tempdir().expect("a folder");
-    assert!(!is_node(&folder.path().join("nbd0"), 0));
-    assert!(!is_node(folder.path(), 0));
 }

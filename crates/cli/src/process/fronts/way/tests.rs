@@ -2,13 +2,27 @@ use std::cell::Cell;
 
 use super::*;
 
+/// The best of the three, where these are missing.
+fn best_without(missing: &[Way]) -> Result<Way, String> {
+    let look = |way: Way| match missing.contains(&way) {
+        true => Err(format!("no {way:?}")),
+        false => Ok(()),
+    };
+    best([
+        (Way::Ublk, &|| look(Way::Ublk)),
+        (Way::NbdDevice, &|| look(Way::NbdDevice)),
+        (Way::Loop, &|| look(Way::Loop)),
+    ])
+}
+
 #[test]
-fn a_block_device_is_made_with_the_nbd_driver_where_that_is_loaded_else_with_loop() {
-    let missing = |what: &str| Err(what.to_owned());
-    assert_eq!(best(Ok(()), || Ok(())), Ok(Way::NbdDevice));
-    assert_eq!(best(missing("no nbd"), || Ok(())), Ok(Way::Loop));
-    let neither = best(missing("no nbd"), || missing("no loop"));
-    assert_eq!(neither, missing("no nbd; no loop").map(|()| Way::Loop));
+fn a_block_device_is_made_with_the_first_driver_that_is_loaded_else_with_loop() {
+    assert_eq!(best_without(&[]), Ok(Way::Ublk));
+    assert_eq!(best_without(&[Way::Ublk]), Ok(Way::NbdDevice));
+    assert_eq!(best_without(&[Way::NbdDevice]), Ok(Way::Ublk));
+    assert_eq!(best_without(&[Way::Ublk, Way::NbdDevice]), Ok(Way::Loop));
+    let none = best_without(&[Way::Ublk, Way::NbdDevice, Way::Loop]);
+    assert_eq!(none, Err("no Ublk; no NbdDevice; no Loop".to_owned()));
 }
 
 #[test]
@@ -18,7 +32,7 @@ fn what_is_not_taken_is_not_looked_for() {
         looked.set(true);
         Ok(())
     };
-    assert_eq!(best(Ok(()), of_loop), Ok(Way::NbdDevice));
+    assert_eq!(best([(Way::NbdDevice, &|| Ok(())), (Way::Loop, &of_loop)]), Ok(Way::NbdDevice));
     assert!(!looked.get());
 }
 
