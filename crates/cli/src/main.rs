@@ -18,7 +18,6 @@ mod examine;
 mod explain;
 mod failure;
 mod help_json;
-mod layout_words;
 mod member_probe;
 mod member_search;
 mod output;

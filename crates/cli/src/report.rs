@@ -9,9 +9,8 @@ use mdspace_engine::status::{
     ArrayState, ArrayStatus, BITS_A_PAGE, BitmapStatus, MemberState, MemberStatus, Mismatch,
     Skipped, SyncEnd, SyncStatus,
 };
+use mdspace_format::layout;
 use serde::{Deserialize, Serialize};
-
-use crate::layout_words;
 
 mod paths;
 
@@ -287,7 +286,7 @@ impl From<&ArrayStatus> for ArrayReport {
             events: status.events,
             level: status.level.to_string(),
             layout_number: status.layout,
-            layout: layout_words::layout_word(status.level, status.layout),
+            layout: layout::word(status.level, status.layout),
             chunk_bytes: u64::from(status.chunk_sectors) * 512,
             raid_disks: status.raid_disks,
             size_bytes: status.size_sectors * 512,

@@ -12,7 +12,7 @@ use mdspace_format::placement::{ArrayPlacement, BitmapRequest, PlacementError, R
 use mdspace_format::superblock::{MemberFlags, SetName};
 use mdspace_format::{
     BadBlocks, BitmapSuperblock, DirtyMap, Level, MetadataVersion, Role, Superblock, Timestamp,
-    Uuid,
+    Uuid, layout,
 };
 
 use crate::array::plan::PLACES_MAX;
@@ -26,12 +26,15 @@ use crate::memory::Buffer;
 /// How long a device may take for each write and flush.
 const PATIENCE: Duration = Duration::from_secs(30);
 
+/// Chunk where the user names none, as mdadm: 512 KiB.
+pub const DEFAULT_CHUNK_SECTORS: u32 = 1024;
+
 /// What an array is to be.
 #[derive(Clone, Debug)]
 pub struct Creation {
     /// Its name on disk.
     pub name: SetName,
-    /// Its UUID.
+    /// Its UUID; nil for a random one, which [`make`] draws.
     pub uuid: Uuid,
     /// Where superblocks go.
     pub version: MetadataVersion,
@@ -55,6 +58,31 @@ pub struct Creation {
     pub force: bool,
     /// Writes that may be left behind on write-mostly members; 0 for none.
     pub write_behind: u32,
+}
+
+impl Creation {
+    /// An array as mdadm makes it when it is told no more: metadata 1.2, its default layout and chunk, all of each
+    /// member, and a bitmap where the level has redundancy.
+    pub fn new(name: SetName, level: Level, raid_disks: u16) -> Self {
+        Self {
+            name,
+            uuid: Uuid::NIL,
+            version: MetadataVersion::V1_2,
+            level,
+            layout: layout::default_number(level),
+            chunk_sectors: if level.has_chunks() { DEFAULT_CHUNK_SECTORS } else { 0 },
+            raid_disks,
+            size_sectors: None,
+            data_offset_sectors: None,
+            bitmap: match level.is_redundant() {
+                true => BitmapRequest::Internal { chunk_bytes: None },
+                false => BitmapRequest::None,
+            },
+            assume_clean: false,
+            force: false,
+            write_behind: 0,
+        }
+    }
 }
 
 /// A device of the new array.
@@ -319,6 +347,27 @@ fn refuse_misfits(devices: &[NewDevice], superblocks: &[Superblock]) -> Result<(
         }
     }
     Ok(())
+}
+
+/// Plans an array now, under new random UUIDs, and writes it.
+pub async fn make(
+    lane: &Lane,
+    mut creation: Creation,
+    places: Vec<Option<NewDevice>>,
+) -> Result<(), CreateError> {
+    if creation.uuid == Uuid::NIL {
+        creation.uuid = random_uuid(lane);
+    }
+    let now_s = lane.backend().unix_time_s();
+    let plan = plan(&creation, places, now_s, || random_uuid(lane))?;
+    write(lane, &plan).await
+}
+
+fn random_uuid(lane: &Lane) -> Uuid {
+    let mut bytes = [0; 16];
+    bytes[..8].copy_from_slice(&lane.backend().random().to_le_bytes());
+    bytes[8..].copy_from_slice(&lane.backend().random().to_le_bytes());
+    Uuid(bytes)
 }
 
 /// Writes the new array's first bytes: bitmap and bad-block log, then superblocks, each durable

@@ -9,6 +9,7 @@
 //! | [`superblock`] | `mdp_superblock_1`, metadata 1.0, 1.1, 1.2 | Linux `md_p.h` |
 //! | [`bitmap`] | write-intent bitmap, versions 3 and 4 | Linux `md-bitmap.h` |
 //! | [`bad_blocks`] | bad-block log | Linux `md.c`, `badblocks.h` |
+//! | [`layout`] | mdadm's words for layouts | mdadm `maps.c` |
 //! | [`placement`] | where the parts lie on a new member | mdadm `super1.c` |
 //! | [`new_array`] | the first superblocks and bitmap of an array | mdadm `super1.c` |
 //!
@@ -19,6 +20,7 @@ pub mod bad_blocks;
 pub mod bitmap;
 mod features;
 mod field;
+pub mod layout;
 mod level;
 mod metadata_version;
 pub mod new_array;

@@ -1,13 +1,12 @@
 use std::collections::BTreeMap;
 
 use mdspace_format::bitmap::{LOCKLESS_VERSION, LocklessChunks};
-use mdspace_format::{Features, Role};
+use mdspace_format::{Features, Role, layout};
 use mdspace_io::name_of_path;
 use serde::Serialize;
 
 use super::ExaminedMember;
 use super::member::ExaminedBitmap;
-use crate::layout_words::layout_word;
 
 /// What `mdspace examine --json` prints. Fields are added, never renamed.
 #[derive(Serialize)]
@@ -158,7 +157,7 @@ fn array(member: &ExaminedMember) -> Array {
         name: superblock.set_name.to_string(),
         created: superblock.ctime.seconds(),
         level: superblock.level.to_string(),
-        layout: layout_word(superblock.level, superblock.layout),
+        layout: layout::word(superblock.level, superblock.layout),
         layout_number: superblock.layout,
         chunk_bytes: u64::from(superblock.chunk_sectors) * 512,
         raid_disks: superblock.raid_disks,

@@ -4,14 +4,13 @@ use std::path::Path;
 use jiff::tz::TimeZone;
 use mdspace_format::bitmap::{BitmapState, LocklessBitmap};
 use mdspace_format::{
-    BitmapSuperblock, Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock,
+    BitmapSuperblock, Features, Level, MetadataVersion, Role, SECTOR_BYTES, Superblock, layout,
 };
 
 use mdspace_io::name_of_path;
 
 use super::member::ExaminedBitmap;
 use super::{ExaminedMember, level_word, line};
-use crate::layout_words::layout_word;
 use crate::output::printable;
 use crate::render::units::{both_sizes, zoned_time};
 
@@ -340,7 +339,7 @@ fn has_layout(level: Level) -> bool {
 fn layout(level: Level, number: u32) -> String {
     match (level, number) {
         (Level::Raid0, 0) => "dangerous".to_owned(),
-        _ => layout_word(level, number).unwrap_or_else(|| "-unknown-".to_owned()),
+        _ => layout::word(level, number).unwrap_or_else(|| "-unknown-".to_owned()),
     }
 }
 

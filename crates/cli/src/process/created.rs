@@ -5,12 +5,12 @@ use std::fs;
 use std::path::Path;
 
 use mdspace_engine::backend::{MemberId, MemberInfo};
-use mdspace_engine::create::{self, CreateError, Creation, NewDevice};
+use mdspace_engine::create::{self, CreateError, Creation, DEFAULT_CHUNK_SECTORS, NewDevice};
 use mdspace_engine::geometry::{Geometry, GeometryError, Shape};
-use mdspace_engine::lane::{Lane, LaneId};
+use mdspace_engine::lane::LaneId;
 use mdspace_format::placement::{BitmapRequest, PlacementError};
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{Level, Uuid};
+use mdspace_format::{Level, Uuid, layout};
 use mdspace_io::{Lanes, OpenMode, name_of_path};
 
 use super::array::{Devices, open_all};
@@ -20,12 +20,8 @@ use crate::args::create::{Bitmap, CreateArgs, Policy, SizeOrMax};
 use crate::args::member::{MemberOrMissing, MemberSpec};
 use crate::args::size::{Size, short};
 use crate::failure::{Code, Failure};
-use crate::layout_words;
 use crate::member_probe::{Purpose, asked_of, is_same_place};
 use crate::output::printable;
-
-/// Chunk where the user names none, as mdadm: 512 KiB.
-const DEFAULT_CHUNK_SECTORS: u64 = 1024;
 
 /// What a member that is only pretended has beside what is asked for: 128 MiB.
 const MEMBER_SECTORS_PRETENDED: u64 = 1 << 18;
@@ -57,29 +53,9 @@ pub(super) fn write(
     });
     let places: Vec<Option<NewDevice>> = places.collect();
     lanes
-        .call(LaneId(0), async move |lane, _| make(&lane, creation, places).await)
+        .call(LaneId(0), async move |lane, _| create::make(&lane, creation, places).await)
         .map_err(|error| Failure::new(what, &error, cure(&error)))?;
     Ok(opened)
-}
-
-async fn make(
-    lane: &Lane,
-    mut creation: Creation,
-    places: Vec<Option<NewDevice>>,
-) -> Result<(), CreateError> {
-    if creation.uuid == Uuid::NIL {
-        creation.uuid = random_uuid(lane);
-    }
-    let now_s = lane.backend().unix_time_s();
-    let plan = create::plan(&creation, places, now_s, || random_uuid(lane))?;
-    create::write(lane, &plan).await
-}
-
-fn random_uuid(lane: &Lane) -> Uuid {
-    let mut bytes = [0; 16];
-    bytes[..8].copy_from_slice(&lane.backend().random().to_le_bytes());
-    bytes[8..].copy_from_slice(&lane.backend().random().to_le_bytes());
-    Uuid(bytes)
 }
 
 fn flags(member: &MemberSpec, args: &CreateArgs) -> MemberFlags {
@@ -247,10 +223,10 @@ fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
         uuid: args.uuid.unwrap_or(Uuid::NIL),
         version: args.metadata,
         level: args.level,
-        layout: layout(args).ok_or_else(|| {
+        layout: layout_number(args).ok_or_else(|| {
             let word = args.layout.as_deref().unwrap_or_default();
             let why = format!("{} has no layout {word:?}", args.level);
-            invalid(&why, layout_words::list(args.level))
+            invalid(&why, layout::choices(args.level))
         })?,
         chunk_sectors,
         raid_disks: args.raid_devices,
@@ -266,7 +242,7 @@ fn creation(args: &CreateArgs, what: &str) -> Result<Creation, Failure> {
 fn chunk_sectors(args: &CreateArgs) -> u32 {
     let asked = args.chunk.map(Size::sectors);
     let sectors = match args.level.has_chunks() {
-        true => asked.unwrap_or(DEFAULT_CHUNK_SECTORS),
+        true => asked.unwrap_or(DEFAULT_CHUNK_SECTORS.into()),
         false => 0,
     };
     u32::try_from(sectors).unwrap_or(u32::MAX)
@@ -282,13 +258,10 @@ fn size_sectors(args: &CreateArgs, chunk_sectors: u32) -> Option<u64> {
     }
 }
 
-fn layout(args: &CreateArgs) -> Option<u32> {
-    match (&args.layout, args.level) {
-        (Some(word), level) => layout_words::layout_number(level, word),
-        (None, Level::Raid0) => Some(1),
-        (None, Level::Raid5 | Level::Raid6) => layout_words::layout_number(args.level, "default"),
-        (None, Level::Raid10) => layout_words::layout_number(Level::Raid10, "n2"),
-        (None, _) => Some(0),
+fn layout_number(args: &CreateArgs) -> Option<u32> {
+    match &args.layout {
+        Some(word) => layout::number(args.level, word),
+        None => Some(layout::default_number(args.level)),
     }
 }
 

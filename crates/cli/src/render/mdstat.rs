@@ -2,7 +2,8 @@
 
 use std::fmt::{self, Write as _};
 
-use crate::layout_words;
+use mdspace_format::layout;
+
 use crate::report::{
     ArrayReport, DeviceReport, MemberReport, PathReport, Report, ServedReport, SyncReport,
 };
@@ -128,7 +129,7 @@ fn slots(array: &ArrayReport) -> String {
 }
 
 fn raid10_copies(layout: u32) -> String {
-    let Some((near, far, offset)) = layout_words::raid10_copies(layout) else {
+    let Some((near, far, offset)) = layout::raid10_copies(layout) else {
         return String::new();
     };
     let near = if near > 1 { format!(" {near} near-copies") } else { String::new() };

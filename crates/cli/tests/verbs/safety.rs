@@ -255,7 +255,7 @@ fn what_is_wrong_on_the_command_line_is_told_before_anything_is_asked() {
         ("--level=6 --raid-devices=3 a b c", "at least 4 members"),
         ("--level=5 --raid-devices=3 --chunk=100 a b c", "no chunks of 100K"),
         ("--level=5 --raid-devices=3 --layout=n2 a b c", "left-symmetric (the default)"),
-        ("--level=1 --raid-devices=2 --layout=n2 a b", "leave --layout out"),
+        ("--level=1 --raid-devices=2 --layout=n2 a b", "leave the layout out"),
         ("--level=1 --raid-devices=2 a a", "a is named twice"),
         ("--level=1 --raid-devices=2 a link", "link is named twice"),
         ("--level=1 --raid-devices=3 a b", "2 members for 3 slots"),

@@ -7,14 +7,13 @@ use mdspace_engine::lane::LaneId;
 use mdspace_engine::status::ArrayStatus;
 use mdspace_format::placement::BitmapRequest;
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{Level, MetadataVersion, Uuid};
+use mdspace_format::{Level, MetadataVersion, Uuid, layout};
 use mdspace_io::{Lanes, MemberTable};
 
 use crate::args::{BenchRunArgs, MemberSpec};
 use crate::bench::failed;
 use crate::bench::measure::RawMember;
 use crate::failure::Failure;
-use crate::layout_words::layout_number;
 
 type Setting = (String, String);
 
@@ -38,7 +37,7 @@ pub(super) fn create_array(
     devices: &[(MemberId, MemberInfo)],
 ) -> Result<(), Failure> {
     let layout = match (&args.layout, args.level) {
-        (Some(word), level) => layout_number(level, word)
+        (Some(word), level) => layout::number(level, word)
             .ok_or_else(|| failed("create the array", "the level has no such layout"))?,
         (None, Level::Raid5 | Level::Raid6) => 2,
         (None, Level::Raid10) => 0x102,

@@ -1,6 +1,6 @@
 //! mdadm's words for md's layouts, both ways. Layouts are numbers whose meaning hangs on the level.
 
-use mdspace_format::Level;
+use crate::Level;
 
 /// Layouts of RAID5 that RAID6 has too, by number.
 const PARITY_LAYOUTS: [&str; 6] = [
@@ -35,9 +35,9 @@ const LAYOUT_ALIASES: [(&str, &str); 6] = [
 ];
 
 /// The layout number that `word` names for `level`; none where the level has no such layout.
-pub(crate) fn layout_number(level: Level, word: &str) -> Option<u32> {
+pub fn number(level: Level, word: &str) -> Option<u32> {
     if let Ok(number) = word.parse::<u32>() {
-        return layout_word(level, number).map(|_| number);
+        return self::word(level, number).map(|_| number);
     }
     match level {
         Level::Raid0 => {
@@ -49,8 +49,18 @@ pub(crate) fn layout_number(level: Level, word: &str) -> Option<u32> {
     }
 }
 
+/// The layout of an array for which none was named, as mdadm: left-symmetric, original, or two near copies.
+pub fn default_number(level: Level) -> u32 {
+    match level {
+        Level::Raid0 => 1,
+        Level::Raid5 | Level::Raid6 => 2,
+        Level::Raid10 => 0x102,
+        Level::Linear | Level::Raid1 | Level::Raid4 => 0,
+    }
+}
+
 /// What there is to choose from, for people.
-pub(crate) fn list(level: Level) -> &'static str {
+pub fn choices(level: Level) -> &'static str {
     match level {
         Level::Raid0 => "it has original and alternate",
         Level::Raid5 => {
@@ -62,12 +72,12 @@ pub(crate) fn list(level: Level) -> &'static str {
              parity-last, ddf-zero-restart, ddf-N-restart, ddf-N-continue, and the first five with -6 behind them"
         }
         Level::Raid10 => "it has nN, fN and oN, N copies near, far or at an offset: n2, f2, o2",
-        Level::Linear | Level::Raid1 | Level::Raid4 => "leave --layout out: it has but one",
+        Level::Linear | Level::Raid1 | Level::Raid4 => "leave the layout out: it has but one",
     }
 }
 
 /// mdadm's word for a layout; none where the level has no layouts or not this one.
-pub(crate) fn layout_word(level: Level, layout: u32) -> Option<String> {
+pub fn word(level: Level, layout: u32) -> Option<String> {
     match level {
         Level::Raid0 => ["original", "alternate"]
             .get(usize::try_from(layout).ok()?.checked_sub(1)?)
@@ -116,7 +126,7 @@ fn raid10_layout_word(layout: u32) -> Option<String> {
 }
 
 /// Near copies, far copies, and whether the far ones are at an offset.
-pub(crate) fn raid10_copies(layout: u32) -> Option<(u32, u32, bool)> {
+pub fn raid10_copies(layout: u32) -> Option<(u32, u32, bool)> {
     let (near, far) = (layout & 0xff, layout >> 8 & 0xff);
     (near > 0 && far > 0 && layout >> 19 == 0).then_some((near, far, layout & 1 << 16 != 0))
 }
