@@ -71,6 +71,9 @@ pub enum Action {
     /// The same, but within seconds: where members have not answered by then the array ends as in a crash.
     /// Hurries an order to stop that waits.
     StopByForce,
+    /// End at once, as in a crash: what is under way is waited for a second, nothing is marked clean, and the next
+    /// assembly finds what a crash leaves.
+    Abandon,
 }
 
 /// What a repair does where the evidence does not tell who lies.

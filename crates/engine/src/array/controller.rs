@@ -66,7 +66,7 @@ use membership::Departed;
 use progress::{Durable, Readable};
 use replacement::HandOver;
 use rest::Rest;
-use stop::Stopping;
+use stop::{FORCE_AFTER, Stopping};
 use syncing::Syncing;
 use why_idle::Event;
 
@@ -402,7 +402,11 @@ impl Controller {
         // What a stop waits for may be a member that only this order lets it do without.
         let goes_on = matches!(
             command.action,
-            Action::Status | Action::Fail { .. } | Action::Stop | Action::StopByForce
+            Action::Status
+                | Action::Fail { .. }
+                | Action::Stop
+                | Action::StopByForce
+                | Action::Abandon
         );
         if self.stop.is_some() && !goes_on {
             return (command.reply)(Err(CommandError::Stopped));
@@ -442,8 +446,9 @@ impl Controller {
                 }
                 return;
             }
-            Action::Stop => return self.begin_to_stop(command, false),
-            Action::StopByForce => return self.begin_to_stop(command, true),
+            Action::Stop => return self.begin_to_stop(command, None),
+            Action::StopByForce => return self.begin_to_stop(command, Some(FORCE_AFTER)),
+            Action::Abandon => return self.begin_to_stop(command, Some(Duration::ZERO)),
         };
         (command.reply)(result);
     }

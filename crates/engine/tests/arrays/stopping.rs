@@ -111,6 +111,38 @@ fn a_stop_by_force_of_a_quiet_array_leaves_it_clean() {
     }
 }
 
+/// Whoever drops an array without a stop finds it so. What was acknowledged is there.
+#[test]
+fn an_abandoned_array_ends_in_a_second_and_is_found_as_after_a_crash() {
+    for (seed, shape) in (70..).zip(shapes::redundant()) {
+        let mut world = World::synced(Setup::shuffled(shape, seed));
+        world.write_many(3);
+        let (before, answer) = (world.now_ms(), order(&world, Action::Abandon));
+        world.until("the end", |_| has_come(&answer));
+        let took = world.now_ms() - before;
+        assert!(took < 3000, "{took} ms ({world})");
+        assert!(matches!(taken(&answer), Ok(Reply::Stopped { .. })), "{world}");
+        world.forget_array();
+        assert_ne!(world.disks.superblock(1).unwrap().resync_offset_sectors, u64::MAX, "{world}");
+        world.assemble_all().unwrap();
+        world.verify();
+    }
+}
+
+#[test]
+fn an_array_is_abandoned_though_members_do_not_answer_and_an_order_to_stop_waits() {
+    for (seed, shape) in (80..).zip([shapes::RAID5, shapes::RAID1, shapes::RAID10]) {
+        let (mut world, _) = waits_for_a_late_member(shape, seed);
+        let waits = order(&world, Action::Stop);
+        world.sleep_ms(5000);
+        assert!(!has_come(&waits), "{world}");
+        let (before, abandoned) = (world.now_ms(), order(&world, Action::Abandon));
+        world.until("the end", |_| has_come(&abandoned) && has_come(&waits));
+        let took = world.now_ms() - before;
+        assert!(took < 15_000, "{took} ms ({world})");
+    }
+}
+
 /// The member that a stop waits for can still be failed, with all that it takes along.
 #[test]
 fn a_member_is_failed_while_a_stop_waits_for_it() {

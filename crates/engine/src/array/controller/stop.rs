@@ -8,7 +8,7 @@ use crate::time::Time;
 use super::{Command, CommandError, Controller, Reply, WriteMode};
 
 /// How long an order to stop by force waits for what is under way.
-const FORCE_AFTER: Duration = Duration::from_secs(10);
+pub(super) const FORCE_AFTER: Duration = Duration::from_secs(10);
 
 /// How long those that still wait have to hear that the array has ended.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -48,14 +48,15 @@ impl Stopping {
 }
 
 impl Controller {
-    /// Takes an order to stop, and those that come while one waits. One by force hurries the others.
-    pub(super) fn begin_to_stop(&mut self, command: Command, force: bool) {
-        let force_at = force.then(|| self.lane.backend().now() + FORCE_AFTER);
+    /// Takes an order to stop, and those that come while one waits. One that ends by force `after` some time hurries
+    /// the others.
+    pub(super) fn begin_to_stop(&mut self, command: Command, after: Option<Duration>) {
+        let force_at = after.map(|after| self.lane.backend().now() + after);
         match &mut self.stop {
             None => self.stop = Some(Stopping { orders: vec![command], force_at }),
             Some(stopping) => {
                 stopping.orders.push(command);
-                stopping.force_at = stopping.force_at.or(force_at);
+                stopping.force_at = stopping.force_at.into_iter().chain(force_at).min();
             }
         }
     }
