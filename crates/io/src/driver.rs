@@ -77,6 +77,9 @@ pub(crate) struct Driver {
     stood_still: Cell<Duration>,
     /// I/Os of members that only pretend, by the time of their end.
     pretended: RefCell<BinaryHeap<Reverse<(Time, u64)>>>,
+    /// What devices of the embedding program have answered. It is told in the next turn: their work takes time, in which
+    /// the ring is not looked at.
+    answered: RefCell<Vec<(Ticket, IoDone)>>,
     /// The time when it was last asked for since the lane woke or turned; [`NEVER`] before that.
     lately: Cell<Time>,
     /// Completions on their way; kept for their allocation.
@@ -116,6 +119,7 @@ impl Driver {
             has_slept: Cell::new(false),
             stood_still: Cell::new(Duration::ZERO),
             pretended: RefCell::default(),
+            answered: RefCell::default(),
             lately: Cell::new(NEVER),
             reaped: RefCell::default(),
             zeroes: OnceCell::new(),
@@ -144,7 +148,8 @@ impl Driver {
 
     /// Of that, what somebody waits for: not what was answered at its deadline, which may never end.
     pub(crate) fn awaited_total(&self) -> usize {
-        self.in_flight_total() - self.devices.borrow().overdue_total()
+        let answered = self.answered.borrow().len();
+        self.in_flight_total() + answered - self.devices.borrow().overdue_total()
     }
 
     /// Submits what was started and hands the lane what has ended. Returns how much has.
@@ -164,6 +169,9 @@ impl Driver {
         }
         self.reaped.replace(reaped);
         count += self.end_pretended(lane);
+        let answered = self.answered.take();
+        count += answered.len();
+        answered.into_iter().for_each(|(ticket, done)| lane.complete(ticket, done));
         // After the completions: what has ended in time is not late because we looked late.
         self.expire(lane);
         let mut devices = self.devices.borrow_mut();
@@ -333,9 +341,11 @@ impl Driver {
         Poll::Pending
     }
 
-    /// Whether calls have been started that the kernel does not know of yet.
+    /// Whether calls have been started that the kernel does not know of yet, or answers wait to be told.
     pub(crate) fn has_unsubmitted(&self) -> bool {
-        self.links.have_unsent() || self.queue.borrow_mut().has_unsubmitted()
+        self.links.have_unsent()
+            || self.queue.borrow_mut().has_unsubmitted()
+            || !self.answered.borrow().is_empty()
     }
 
     /// The time, as it was at the first question of this turn: deadlines are long, and a turn is short.
@@ -419,7 +429,13 @@ impl Backend for Driver {
         if let Some(paths) = device.paths() {
             return paths.submit(ticket, io);
         }
-        let op = io.op;
+        let mut op = io.op;
+        if let Device::Own(own) = &device.member.device {
+            let result = at_once::ask(own, &mut op, self);
+            let done = IoDone { result, buffer: op.into_buffer() };
+            self.answered.borrow_mut().push((ticket, done));
+            return Submitted::Pending;
+        }
         if device.is_inline() {
             let op = MemberOp::new(self, device, ticket, NEVER, op);
             return Submitted::Done(op.run_inline(self));

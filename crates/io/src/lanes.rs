@@ -31,6 +31,7 @@ use run::LaneEnd;
 pub(crate) use cpus::allowed;
 pub(crate) use event_fd::EventFd;
 pub use local::LocalLane;
+pub use run::is_lane_thread;
 pub use topology::Topology;
 pub(crate) use topology::cpu_list;
 

@@ -26,13 +26,13 @@ mod workers;
 
 pub use clock::now;
 pub use lane_io::{LaneIo, Message, Socket};
-pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology};
+pub use lanes::{Lanes, LanesConfig, LocalLane, StartError, StillBusy, Topology, is_lane_thread};
 pub use member::{
     FileFacts, Identity, KeyHelp, Lineage, LineageAnswer, LoopInfo, MemberTable, MountLine,
-    MultipathSpec, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, ServerPlace,
-    UnprovedWrites, abstract_name, are_twins, check_name, claimed_by, devices_on, is_remote,
-    lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name, read_file,
-    read_text, stands_on,
+    MultipathSpec, NoConnection, NotConnected, OneConnection, OpenError, OpenMode, OwnDevice,
+    ServerPlace, UnprovedWrites, abstract_name, are_twins, check_name, claimed_by, devices_on,
+    is_remote, lies_on, name_of_path, null_keys, null_presets, open_to_look, path_of_name,
+    read_file, read_text, stands_on,
 };
 pub use payload::Payload;
 pub use prefetch::Ahead;

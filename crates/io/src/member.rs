@@ -1,4 +1,4 @@
-//! Open members: files, block devices, memory, and devices that only pretend.
+//! Open members: files, block devices, memory, devices that only pretend, and those of the embedding program.
 
 mod below;
 mod connecting;
@@ -14,6 +14,7 @@ mod named;
 mod nbd;
 mod null;
 mod open;
+mod own;
 mod path_name;
 mod place;
 mod probe;
@@ -43,6 +44,7 @@ pub use multipath::MultipathSpec;
 pub use named::{Identity, open_to_look, read_file, read_text};
 pub use null::{KeyHelp, null_keys, null_presets};
 pub use open::{NoConnection, NotConnected, OneConnection, OpenError, OpenMode};
+pub use own::OwnDevice;
 pub use path_name::{name_of_path, path_of_name};
 pub use place::{ServerPlace, abstract_name};
 pub use spec::{check_name, is_remote};
@@ -56,6 +58,7 @@ pub(crate) use member_file::MemberFile;
 pub(crate) use nbd::{Export, Made, Nbd, proof};
 pub(crate) use null::{Answer, Arrival, Kept, Kind, Null};
 use open::Opened;
+pub(crate) use own::Own;
 pub(crate) use ram::Ram;
 use seen::Seen;
 
@@ -136,6 +139,7 @@ pub(crate) enum Device {
     Null(Null),
     Nbd(Box<Nbd>),
     Multipath(Arc<Paths>),
+    Own(Own),
 }
 
 impl Device {

@@ -1,7 +1,11 @@
 //! The backends' contract, kept by both ways to the kernel, on every kind of member.
 #![allow(clippy::unwrap_used, reason = "a test that cannot go on stops")]
 
+#[path = "contract/own.rs"]
+mod own;
+
 use std::cell::RefCell;
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -29,6 +33,7 @@ enum Members {
     Files { directory: PathBuf, buffered: bool },
     Ram,
     Null,
+    Own,
 }
 
 struct Real {
@@ -36,6 +41,7 @@ struct Real {
     table: Arc<MemberTable>,
     members: Members,
     files: RefCell<Vec<PathBuf>>,
+    own: RefCell<BTreeMap<MemberId, Arc<own::Disk>>>,
 }
 
 impl Real {
@@ -43,7 +49,7 @@ impl Real {
         let config = LanesConfig { io, ..LanesConfig::default() };
         let lane = LocalLane::new(&config).unwrap();
         let (table, members) = (config.members, members.clone());
-        Rc::new(Self { lane, table, members, files: RefCell::default() })
+        Rc::new(Self { lane, table, members, files: RefCell::default(), own: RefCell::default() })
     }
 
     fn open_file(&self, directory: &std::path::Path, buffered: bool, bytes: u64) -> MemberId {
@@ -83,6 +89,12 @@ impl Subject for Real {
                 let name = format!("null:{bytes}?memory_backed=1&latency=20us&queues=2&p99=3");
                 self.table.open(&name, OpenMode::RUN).unwrap().0
             }
+            Members::Own => {
+                let disk = own::Disk::new(bytes as usize);
+                let (id, _) = self.table.open_own("own", disk.clone(), false).unwrap();
+                self.own.borrow_mut().insert(id, disk);
+                id
+            }
             Members::Ram => self.table.open(&format!("ram:{bytes}"), OpenMode::RUN).unwrap().0,
         }
     }
@@ -91,8 +103,9 @@ impl Subject for Real {
         self.table.close(member);
     }
 
-    fn inject(&self, _: MemberId, _: Trouble) -> bool {
-        false
+    fn inject(&self, member: MemberId, trouble: Trouble) -> bool {
+        let own = self.own.borrow();
+        own.get(&member).inspect(|disk| disk.make(trouble)).is_some()
     }
 
     fn drive(&self, done: &dyn Fn() -> bool) {
@@ -148,4 +161,10 @@ fn memory_keeps_the_contract() {
 #[test]
 fn a_modelled_device_keeps_the_contract() {
     assert_eq!(check(IoChoice::Auto, &Members::Null), NEEDS_A_SIMULATOR);
+}
+
+/// All of it: it makes trouble on demand.
+#[test]
+fn a_device_of_the_embedding_program_keeps_the_contract() {
+    assert!(check(IoChoice::Auto, &Members::Own).is_empty());
 }

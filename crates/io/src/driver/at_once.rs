@@ -6,7 +6,7 @@ use mdspace_engine::backend::{IoError, IoErrorKind, IoOp, ReadInto, WriteFrom};
 use mdspace_engine::memory::{Sink, Source};
 
 use crate::errno::io_error;
-use crate::member::{Device, Kept, Member, Ram};
+use crate::member::{Device, Kept, Member, Own, Ram};
 
 use super::lease::payload_of_sink;
 use super::{Driver, Stock};
@@ -28,9 +28,11 @@ pub(super) fn answer(
         }
         Device::Null(null) if null.is_immediate() => serve(null.kept(), op, &driver.stock),
         _ if matches!(op, IoOp::Flush) && !driver.flushes => {}
-        Device::Null(_) | Device::File { .. } | Device::Nbd(_) | Device::Multipath(_) => {
-            return None;
-        }
+        Device::Null(_)
+        | Device::File { .. }
+        | Device::Nbd(_)
+        | Device::Own(_)
+        | Device::Multipath(_) => return None,
     }
     Some(Ok(()))
 }
@@ -155,6 +157,56 @@ fn write_from(
     source.take(range.start, &mut bounce);
     member.write(offset, &bounce);
     stock.recycle(bounce);
+}
+
+/// What a device of the embedding program does. Lengths and places have been checked.
+pub(super) fn ask(own: &Own, op: &mut IoOp, driver: &Driver) -> Result<(), IoError> {
+    let fua = matches!(op, IoOp::Write { fua: true, .. } | IoOp::WriteZeroes { fua: true, .. });
+    match op {
+        IoOp::Read { sector, into: ReadInto::Buffer(buffer, range) } => {
+            own.read(&mut buffer[range.clone()], *sector * 512)?;
+        }
+        IoOp::Read { sector, into: ReadInto::Sink(sink, range) } => {
+            let mut read = Ok(());
+            sink.fill(range.clone(), &mut |to| read = own.read(to, *sector * 512));
+            read?;
+        }
+        IoOp::Write { sector, from, .. } => write_to_own(own, *sector * 512, from, &driver.stock)?,
+        IoOp::Discard { sector, sectors } | IoOp::WriteZeroes { sector, sectors, .. } => {
+            own.zero(*sector * 512, *sectors * 512)?;
+        }
+        IoOp::Flush => {}
+    }
+    match matches!(op, IoOp::Flush) || fua {
+        true if driver.flushes => own.flush(),
+        _ => Ok(()),
+    }
+}
+
+fn write_to_own(own: &Own, offset: u64, from: &WriteFrom, stock: &Stock) -> Result<(), IoError> {
+    let source = |at: u64, source: &dyn Source, range: &Range<usize>| {
+        if let Some(bytes) = source.stable() {
+            return own.write(&bytes[range.clone()], at);
+        }
+        let mut bounce = stock.allocate(range.len());
+        source.take(range.start, &mut bounce);
+        let written = own.write(&bounce, at);
+        stock.recycle(bounce);
+        written
+    };
+    match from {
+        WriteFrom::Buffer(buffer, range) => own.write(&buffer[range.clone()], offset),
+        WriteFrom::Shared(buffer, range) => own.write(&buffer[range.clone()], offset),
+        WriteFrom::Source(one, range) => source(offset, &**one, range),
+        WriteFrom::Gather(parts) => {
+            let mut at = offset;
+            for (part, range) in parts {
+                source(at, &**part, range)?;
+                at += range.len() as u64;
+            }
+            Ok(())
+        }
+    }
 }
 
 /// Whether the member can be asked this at all.

@@ -145,6 +145,7 @@ impl Devices {
             member::Device::Ram(_)
             | member::Device::Null(_)
             | member::Device::Nbd(_)
+            | member::Device::Own(_)
             | member::Device::Multipath(_) => FileRef { fd: -1, fixed: None, waits: false },
         };
         let link = matches!(member.device, member::Device::Nbd(_)).then(Link::default);

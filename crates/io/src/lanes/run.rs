@@ -79,6 +79,15 @@ impl Runner {
     }
 }
 
+thread_local! {
+    static IS_LANE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Whether the calling thread is a lane's: it must wait for nothing that a lane does.
+pub fn is_lane_thread() -> bool {
+    IS_LANE.get()
+}
+
 /// The life of a lane's thread. Says how it ends.
 pub(super) fn run(
     id: LaneId,
@@ -87,6 +96,7 @@ pub(super) fn run(
     mailbox: &Mailbox,
     started: &Sender<io::Result<()>>,
 ) -> LaneEnd {
+    IS_LANE.set(true);
     let runner = match Runner::new(id, config, mailbox.wake().clone(), term) {
         Ok(runner) => runner,
         Err(error) => {

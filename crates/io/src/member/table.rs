@@ -20,11 +20,16 @@ use super::lineage::Lineage;
 use super::named::Identity;
 use super::open::{self, NotConnected, OneConnection, OpenError, OpenMode, Opened};
 use super::place::PlaceLock;
-use super::{Device, FileFacts, MayWrite, Member, MultipathSpec, Nbd, UnprovedWrites};
+use super::{
+    Device, FileFacts, MayWrite, Member, MultipathSpec, Nbd, Own, OwnDevice, UnprovedWrites,
+};
 
 /// How long a closed member of this table may keep an export from being opened again.
 const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
+
+/// The largest device, in sectors: its length in bytes is a file offset of Linux.
+const MAX_SECTORS: u64 = (1 << 54) - 1;
 
 /// All open members. Shared by the lanes; they ask it once per member and then remember.
 pub struct MemberTable {
@@ -115,6 +120,25 @@ impl MemberTable {
         let paths = spec.open(name, &this, mode)?;
         let device = Device::Multipath(paths.clone());
         Ok((self.add(device, paths.info().clone(), mode.read_only)?, paths))
+    }
+
+    /// Takes in a device of the embedding program under a name of its choice. That no other array has it is the
+    /// program's care.
+    pub fn open_own(
+        &self,
+        name: &str,
+        device: Arc<dyn OwnDevice>,
+        read_only: bool,
+    ) -> Result<(MemberId, MemberInfo), OpenError> {
+        let info = MemberInfo {
+            name: name.into(),
+            sectors: (device.size_bytes() / 512).min(MAX_SECTORS),
+            logical_block_bytes: 512,
+            rotational: false,
+            discard_zeroes: device.discards() && !read_only,
+            is_sparse: false,
+        };
+        Ok((self.add(Device::Own(Own(device)), info.clone(), read_only)?, info))
     }
 
     /// Whether what is written over one connection of a member is read over any other.
