@@ -17,6 +17,7 @@ const ALLOWED: &[(&str, &[&str])] = &[
     ("io", &["engine"]),
     ("sim", &["engine", "format"]),
     ("front", &["engine", "io"]),
+    ("mdspace", &["engine", "format", "io"]),
     ("cli", &["engine", "format", "front", "io", "parity"]),
     ("spec", &[]),
     ("uml-xstate", &[]),
@@ -48,12 +49,15 @@ fn our_dependencies() -> BTreeMap<String, BTreeSet<String>> {
         serde_json::from_slice(&output.stdout).expect("cargo prints JSON");
     let list = |value: &serde_json::Value| value.as_array().expect("an array in JSON").clone();
     let ours = |value: &serde_json::Value| {
-        Some(value["name"].as_str()?.strip_prefix("mdspace-")?.to_owned())
+        let name = value["name"].as_str()?;
+        // The one for programs has no second word.
+        let is_ours = name == "mdspace" || name.starts_with("mdspace-");
+        is_ours.then(|| name.strip_prefix("mdspace-").unwrap_or(name).to_owned())
     };
     let packages: BTreeMap<_, _> = list(&metadata["packages"])
         .iter()
         .map(|package| {
-            let name = ours(package).expect("every package is named mdspace-...");
+            let name = ours(package).expect("every package is named mdspace, or mdspace-...");
             let built_from = list(&package["dependencies"]).into_iter();
             let built_from = built_from.filter(|used| used["kind"] != "dev");
             (name, built_from.filter_map(|used| ours(&used)).collect())
