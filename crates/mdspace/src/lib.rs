@@ -72,6 +72,7 @@ mod array;
 mod assemble;
 mod create;
 mod error;
+mod held;
 mod lane;
 mod member;
 mod opened;

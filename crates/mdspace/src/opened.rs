@@ -1,5 +1,6 @@
 //! Members and lanes from the first open on: what a start that fails gives back, and an array keeps until its end.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -8,16 +9,14 @@ use std::time::{Duration, Instant};
 use mdspace_engine::backend::{IoOp, MemberId, MemberInfo, MemberIo, Patience, ReadInto};
 use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_engine::memory::Buffer;
-use mdspace_io::{Lanes, LanesConfig, MemberTable, OpenError, OpenMode};
+use mdspace_io::{Identity, Lanes, LanesConfig, MemberTable, OpenError, OpenMode};
 
 use crate::member::{Kind, Member};
-use crate::{Error, answer};
+use crate::{Error, answer, held};
 
 /// The lane that creates and assembles.
 pub(crate) const HOME: LaneId = LaneId(0);
 
-/// How long what this process has just closed may keep a member from being opened anew.
-const LET_GO_WITHIN: Duration = Duration::from_secs(2);
 /// How long lanes and members may take to end.
 const END_PATIENCE: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(1);
@@ -71,10 +70,10 @@ impl Opened {
                 });
             }
             Kind::Own { device, .. } => self.table.open_own(&name, device.clone(), read_only)?,
-            Kind::Path(_) | Kind::Memory { .. } | Kind::Missing => {
-                once_let_go(|| self.table.open(&name, mode))?
-            }
+            Kind::Path(path) => once_let_go(path, || self.table.open(&name, mode))?,
+            Kind::Memory { .. } | Kind::Missing => self.table.open(&name, mode)?,
         };
+        self.table.identity(id).into_iter().for_each(held::opened);
         if let Kind::Memory { .. } = member.0 {
             info.name = format!("memory-{}", self.memories.fetch_add(1, Ordering::Relaxed));
         }
@@ -117,8 +116,9 @@ impl Opened {
 
     pub(crate) fn close(&self, id: MemberId) {
         self.members().retain(|(_, open)| *open != id);
+        let identity = self.table.identity(id);
         self.table.close(id);
-        *last_close() = Some(Instant::now());
+        identity.into_iter().for_each(held::closed);
     }
 
     /// Closes all members, and ends the lanes. What `owes` answers is not waited for.
@@ -158,19 +158,15 @@ impl Drop for Opened {
     }
 }
 
-/// When this process last closed a member.
-fn last_close() -> MutexGuard<'static, Option<Instant>> {
-    static LAST_CLOSE: Mutex<Option<Instant>> = Mutex::new(None);
-    LAST_CLOSE.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-/// Opens what this process may just have closed: the kernel lets go of it a moment later.
-fn once_let_go<T>(open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
-    let until = last_close().map(|last| last + LET_GO_WITHIN);
-    let lets_go = || until.is_some_and(|until| Instant::now() < until);
+/// Opens a file or device, also one that this process has just closed.
+fn once_let_go<T>(path: &Path, open: impl Fn() -> Result<T, OpenError>) -> Result<T, OpenError> {
+    let until = Identity::of_name(path).ok().and_then(held::free_by);
     loop {
         match open() {
-            Err(error) if error.may_be_of_this_process() && lets_go() => {
+            Err(error)
+                if error.may_be_of_this_process()
+                    && until.is_some_and(|until| Instant::now() < until) =>
+            {
                 thread::sleep(LOOK_EVERY);
             }
             result => return result,

@@ -1,7 +1,6 @@
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child, Command, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
@@ -47,10 +46,10 @@ fn a_stop_while_threads_write_loses_nothing_that_was_acknowledged() {
     let files = files(3);
     let array = Array::create("bed", Level::Raid5).members(&files.paths).assume_clean(true);
     let array = array.lanes(2).start().unwrap();
-    let (started, last) = (AtomicBool::new(false), Mutex::new([0u64; 4]));
+    let last = Mutex::new([0u64; 4]);
     thread::scope(|scope| {
         for writer in 0..4u64 {
-            let (array, started, last) = (&array, &started, &last);
+            let (array, last) = (&array, &last);
             scope.spawn(move || {
                 for turn in 1.. {
                     match array.write_at(&pattern(turn, 8192), writer * 8192) {
@@ -58,11 +57,10 @@ fn a_stop_while_threads_write_loses_nothing_that_was_acknowledged() {
                         Err(Error::Stopped) => return,
                         Err(error) => panic!("{error}"),
                     }
-                    started.store(true, Ordering::Release);
                 }
             });
         }
-        while !started.load(Ordering::Acquire) {
+        while last.lock().unwrap().contains(&0) {
             thread::yield_now();
         }
         // Of two that stop it each comes back when it has ended.
@@ -73,7 +71,9 @@ fn a_stop_while_threads_write_loses_nothing_that_was_acknowledged() {
     assert!(files.paths.iter().all(|path| is_clean(path)));
     let array = Array::assemble(&files.paths).start().unwrap();
     for (writer, last) in (0..).zip(*last.lock().unwrap()) {
-        assert_eq!(read(&array, writer * 8192, 8192), pattern(last, 8192));
+        // What was refused may have been done.
+        let seen = read(&array, writer * 8192, 8192);
+        assert!([last, last + 1].iter().any(|turn| seen == pattern(*turn, 8192)), "{last}");
     }
     array.stop().unwrap();
 }
@@ -140,7 +140,7 @@ fn an_array_that_is_dropped_without_a_stop_is_as_after_a_crash_and_the_log_says_
         };
         assert!((0..16).all(is_one_of), "{level}: {acknowledged} to {last}");
         until_in_sync(&array);
-        assert_eq!(read(&array, 4096, 8192), seen);
+        assert!(read(&array, 4096, 8192) == seen);
         // The negative control: a stop says nothing, and leaves the array clean.
         let log = Log::of(|| {
             array.stop().unwrap();
@@ -252,7 +252,7 @@ fn what_a_killed_process_had_acknowledged_is_there_and_nobody_else_had_its_membe
     }
     let array = Array::assemble(&files.paths).start().unwrap();
     for turn in acknowledged + 2 - BLOCKS..=acknowledged {
-        assert_eq!(read(&array, turn % BLOCKS * 4096, 4096), pattern(turn, 4096), "{turn}");
+        assert!(read(&array, turn % BLOCKS * 4096, 4096) == pattern(turn, 4096), "{turn}");
     }
     until_in_sync(&array);
     array.stop().unwrap();

@@ -24,7 +24,7 @@ fn a_task_on_a_lane_reads_and_writes_there() {
             part.read(offset, 4096).await
         });
         assert_eq!(wrote.wait().unwrap().unwrap(), pattern(7, 4096));
-        assert_eq!(read(&array, offset, 4096), pattern(7, 4096));
+        assert!(read(&array, offset, 4096) == pattern(7, 4096));
     }
     let beyond = array.on_lane(2, async |_| ()).wait();
     assert!(matches!(beyond, Err(Error::Asked { .. })));
@@ -50,7 +50,7 @@ fn requests_of_the_engine_go_beside_those_of_this_crate() {
         ended
     });
     assert_eq!(ended.wait().unwrap(), 32);
-    assert_eq!(read(&array, 31 * 4096, 4096), [31; 4096]);
+    assert!(read(&array, 31 * 4096, 4096) == [31; 4096]);
     array.stop().unwrap();
 }
 
@@ -121,6 +121,6 @@ fn a_panic_of_a_task_ends_that_task_alone() {
         5
     });
     assert!(matches!(value.wait(), Err(Error::Panicked)));
-    assert_eq!(read(&array, 0, 4096), [1; 4096]);
+    assert!(read(&array, 0, 4096) == [1; 4096]);
     array.stop().unwrap();
 }
