@@ -15,9 +15,8 @@ use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::Options;
 use mdspace_engine::create::{self, Creation, NewDevice};
 use mdspace_engine::lane::LaneId;
-use mdspace_format::placement::BitmapRequest;
+use mdspace_format::Level;
 use mdspace_format::superblock::{MemberFlags, SetName};
-use mdspace_format::{Level, MetadataVersion, Uuid};
 use mdspace_front::Address;
 use mdspace_front::listener::Listener;
 use mdspace_front::nbd::{Export, Exports, Server, ServerLimits};
@@ -57,27 +56,10 @@ fn make_array(
         let (id, info) = lanes.members().open(&format!("ram:{size}"), OpenMode::RUN)?;
         devices.push(NewDevice { id, info, flags: MemberFlags::default() });
     }
-    let creation = Creation {
-        name: SetName::new("ram")?,
-        uuid: Uuid([1; 16]),
-        version: MetadataVersion::V1_2,
-        level,
-        layout: if level == Level::Raid10 { 0x102 } else { 2 },
-        chunk_sectors: if level.has_chunks() { 1024 } else { 0 },
-        raid_disks: members,
-        size_sectors: None,
-        data_offset_sectors: None,
-        bitmap: BitmapRequest::Internal { chunk_bytes: None },
-        assume_clean: true,
-        force: false,
-        write_behind: 0,
-    };
+    let creation = Creation::new(SetName::new("ram")?, level, members);
+    let creation = Creation { assume_clean: true, ..creation };
     let places = devices.iter().cloned().map(Some).collect();
-    let mut uuids = 2..;
-    let plan = create::plan(&creation, places, 0, || {
-        Uuid([uuids.next().expect("fewer than 256 members"); 16])
-    })?;
-    lanes.call(LaneId(0), async move |lane, _| create::write(&lane, &plan).await)?;
+    lanes.call(LaneId(0), async move |lane, _| create::make(&lane, creation, places).await)?;
     let members = devices.into_iter().map(|device| (device.id, device.info)).collect();
     Ok(RunningArray::assemble(lanes.clone(), members, Options::default())?)
 }

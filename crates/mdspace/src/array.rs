@@ -1,13 +1,11 @@
 //! The array that a program holds.
 
 use std::future::Future;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::Arc;
 use std::thread;
 
 use mdspace_engine::array::{Action, Reply};
 use mdspace_engine::assembly::{self, LeftOut};
-use mdspace_engine::backend::MemberId;
 use mdspace_engine::lane::LaneId;
 use mdspace_engine::status::ArrayStatus;
 use mdspace_format::Level;
@@ -17,8 +15,7 @@ use crate::answer::{Answer, answer, block_on, refuse_lanes};
 use crate::lane::{Caught, Part};
 use crate::member::Member;
 use crate::opened::{HOME, Opened};
-use crate::pieces::Bounds;
-use crate::requests::Order;
+use crate::shared::Shared;
 use crate::{Assemble, Create, Error};
 
 /// A running array: its members are open for it alone, and its lanes are threads of this process.
@@ -31,25 +28,6 @@ use crate::{Assemble, Create, Error};
 /// A thread's blocking calls go to one lane, other threads' to the next; asynchronous calls take turns. Blocking calls are
 /// refused on a lane's thread ([`Error::OnLane`]).
 pub struct Array(Arc<Shared>);
-
-pub(crate) struct Shared {
-    /// None once the array has ended.
-    running: RwLock<Option<RunningArray>>,
-    opened: Mutex<Opened>,
-    lane_count: usize,
-    next_lane: AtomicUsize,
-    bounds: Bounds,
-    left_out: Vec<LeftOut>,
-}
-
-/// The lane of each thread that blocks: its requests stay together.
-fn ordinal_of_thread() -> usize {
-    static THREADS: AtomicUsize = AtomicUsize::new(0);
-    thread_local! {
-        static ORDINAL: usize = THREADS.fetch_add(1, Ordering::Relaxed);
-    }
-    ORDINAL.with(|ordinal| *ordinal)
-}
 
 impl Array {
     /// A new array of this name and level; [`Create::start`] makes it.
@@ -87,24 +65,7 @@ impl Array {
         running: RunningArray,
         left_out: Vec<LeftOut>,
     ) -> Result<Self, Error> {
-        let (reply, bounds) = answer();
-        running.run_on(HOME, move |part, _, _| {
-            reply.give(Ok(Bounds {
-                size_bytes: part.sectors() * 512,
-                block_bytes: part.block_bytes(),
-                row_bytes: part.row_sectors() * 512,
-            }));
-        });
-        let bounds = bounds.wait()?;
-        let shared = Shared {
-            lane_count: running.lanes().count(),
-            running: RwLock::new(Some(running)),
-            opened: Mutex::new(opened),
-            next_lane: AtomicUsize::new(0),
-            bounds,
-            left_out,
-        };
-        Ok(Self(Arc::new(shared)))
+        Ok(Self(Arc::new(Shared::started(opened, running, left_out)?)))
     }
 
     /// Its size.
@@ -317,8 +278,8 @@ impl Array {
         self.0.with_running(RunningArray::setting_values).unwrap_or_default()
     }
 
-    /// Uses the array as crates below this one have it, as the servers of `mdspace-front` do. None: it has ended. It must
-    /// not be stopped or dropped by `work`, which would wait for itself.
+    /// Uses the array as crates below this one have it, as the servers of `mdspace-front` do. None: it has ended. `work` must
+    /// not stop or drop this value, nor call it: it would wait for itself.
     pub fn with_running<T>(&self, work: impl FnOnce(&RunningArray) -> T) -> Option<T> {
         self.0.with_running(work)
     }
@@ -334,117 +295,6 @@ impl Array {
     /// and their names are given.
     pub fn stop_by_force(&self) -> Result<Vec<String>, Error> {
         self.0.end(Action::StopByForce)
-    }
-}
-
-impl Shared {
-    /// Uses the array, unless it has ended.
-    pub(crate) fn with_running<T>(&self, work: impl FnOnce(&RunningArray) -> T) -> Option<T> {
-        let running = self.running.read().unwrap_or_else(PoisonError::into_inner);
-        running.as_ref().map(work)
-    }
-
-    fn refuse_ended(&self) -> Result<(), Error> {
-        self.with_running(|_| ()).ok_or(Error::Stopped)
-    }
-
-    fn with_opened<T>(&self, work: impl FnOnce(&mut Opened) -> T) -> T {
-        work(&mut self.opened.lock().unwrap_or_else(PoisonError::into_inner))
-    }
-
-    fn find(&self, member: &str) -> Result<MemberId, Error> {
-        self.with_opened(|opened| opened.find(member)).ok_or_else(|| Error::Asked {
-            why: format!("the array has no member {member}"),
-            cure: "name one that status() has".into(),
-        })
-    }
-
-    fn lane_of_thread(&self) -> LaneId {
-        self.lane(ordinal_of_thread())
-    }
-
-    fn next_lane(&self) -> LaneId {
-        self.lane(self.next_lane.fetch_add(1, Ordering::Relaxed))
-    }
-
-    fn lane(&self, number: usize) -> LaneId {
-        LaneId((number % self.lane_count) as u16)
-    }
-
-    /// Refuses what the array has not, or has not any more.
-    fn check(&self, offset_bytes: u64, len_bytes: u64) -> Result<(), Error> {
-        self.refuse_ended()?;
-        self.bounds.check(offset_bytes, len_bytes)
-    }
-
-    async fn read(&self, lane: LaneId, offset_bytes: u64, bytes: &mut [u8]) -> Result<(), Error> {
-        self.check(offset_bytes, bytes.len() as u64)?;
-        let pieces = self.bounds.moved(offset_bytes, bytes.len() as u64);
-        let mut rest = bytes;
-        let put = |read: Vec<u8>| {
-            let part =
-                rest.split_off_mut(..read.len()).expect("no more is read than was asked for");
-            part.copy_from_slice(&read);
-        };
-        self.carry_out(lane, pieces.map(Order::Read), put).await
-    }
-
-    async fn write(&self, lane: LaneId, offset_bytes: u64, bytes: &[u8]) -> Result<(), Error> {
-        self.check(offset_bytes, bytes.len() as u64)?;
-        let pieces = self.bounds.moved(offset_bytes, bytes.len() as u64);
-        let orders = pieces.map(|piece| {
-            let start = (piece.offset_bytes - offset_bytes) as usize;
-            let bytes = bytes[start..start + piece.len_bytes as usize].to_vec();
-            Order::Write { offset_bytes: piece.offset_bytes, bytes }
-        });
-        self.carry_out(lane, orders, |_| {}).await
-    }
-
-    async fn flush(&self, lane: LaneId) -> Result<(), Error> {
-        self.send(lane, Order::Flush).await.map(drop)
-    }
-
-    async fn write_zeroes(&self, lane: LaneId, offset: u64, len: u64) -> Result<(), Error> {
-        self.check(offset, len)?;
-        let orders = self.bounds.zeroed(offset, len).map(Order::WriteZeroes);
-        self.carry_out(lane, orders, |_| {}).await
-    }
-
-    async fn discard(&self, lane: LaneId, offset: u64, len: u64) -> Result<(), Error> {
-        self.check(offset, len)?;
-        let orders = self.bounds.zeroed(offset, len).map(Order::Discard);
-        self.carry_out(lane, orders, |_| {}).await
-    }
-
-    /// Has the array carry out an order, and waits for that.
-    fn order(&self, action: Action) -> Result<Reply, Error> {
-        refuse_lanes()?;
-        let (reply, answer) = answer();
-        self.with_running(|running| {
-            running.order(action, move |done| reply.give(done.map_err(Error::from)));
-        });
-        answer.wait()
-    }
-
-    /// Ends the array, closes its members and ends its lanes. Gives the members that have not answered.
-    fn end(&self, action: Action) -> Result<Vec<String>, Error> {
-        // Other calls find the array until it has ended: it may wait for a member that is to be failed.
-        let unanswered = match self.order(action) {
-            Ok(Reply::Stopped { unanswered }) => unanswered,
-            // Another order has ended it.
-            Ok(_) | Err(Error::Stopped) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        // Of several that end it each comes back when it has ended.
-        self.with_opened(|opened| {
-            let running = self.running.write().unwrap_or_else(PoisonError::into_inner).take();
-            let Some(running) = running else { return };
-            let mut owing = opened.all();
-            owing.retain(|id| running.owes_answers(*id));
-            running.let_go();
-            opened.end(&owing);
-        });
-        Ok(unanswered)
     }
 }
 

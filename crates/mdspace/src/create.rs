@@ -165,58 +165,67 @@ impl Create {
     }
 
     fn creation(&self) -> Result<Creation, Error> {
-        let asked = |why: String, cure: &str| Err(Error::Asked { why, cure: cure.into() });
-        let slots = match self.members.len().checked_sub(self.spares) {
-            None | Some(0) => {
-                let (members, spares) = (self.members.len(), self.spares);
-                let why = format!("{members} members, of which {spares} are spares, make no array");
-                return asked(why, "give more members");
-            }
-            Some(slots) => slots,
-        };
-        let Ok(slots) = u16::try_from(slots) else {
-            return asked(format!("no array has {slots} slots"), "give fewer members");
-        };
-        let name = match SetName::new(&self.name) {
-            Ok(_) if self.name.chars().any(char::is_control) => {
-                return asked("the name has control characters".into(), "choose another name");
-            }
-            Ok(name) => name,
-            Err(error) => return asked(error.to_string(), "choose another name"),
-        };
-        let mut creation = Creation::new(name, self.level, slots);
-        if let Some(word) = &self.layout {
-            let Some(number) = layout::number(self.level, word) else {
-                let why = format!("{} has no layout {word:?}", self.level);
-                return asked(why, layout::choices(self.level));
-            };
-            creation.layout = number;
-        }
-        if let Some(bytes) = self.chunk_bytes {
-            let sectors = u32::try_from(bytes / 512).ok().filter(|_| bytes.is_multiple_of(512));
-            match sectors {
-                _ if !self.level.has_chunks() => {
-                    return asked(format!("{} has no chunks", self.level), "leave chunk_bytes out");
-                }
-                Some(sectors) if sectors > 0 => creation.chunk_sectors = sectors,
-                _ => {
-                    let why = format!("no chunk has {bytes} bytes");
-                    return asked(why, "give a power of two of at least 4096");
-                }
-            }
-        }
+        let creation = Creation::new(self.set_name()?, self.level, self.slots()?);
+        let chunk_sectors = self.chunk_sectors(creation.chunk_sectors)?;
+        // In whole chunks, as mdadm.
+        let chunk = u64::from(chunk_sectors.max(1));
         if self.bitmap && !self.level.is_redundant() {
             let why = format!("{} has no redundancy that a bitmap could keep right", self.level);
-            return asked(why, "leave the bitmap out");
+            return Err(asked(why, "leave the bitmap out"));
         }
-        if !self.bitmap {
-            creation.bitmap = BitmapRequest::None;
-        }
-        // In whole chunks, as mdadm.
-        let chunk = u64::from(creation.chunk_sectors.max(1));
-        creation.size_sectors = self.member_bytes.map(|bytes| bytes / 512 / chunk * chunk);
-        (creation.version, creation.uuid) = (self.metadata, self.uuid);
-        creation.assume_clean = self.assume_clean;
-        Ok(creation)
+        Ok(Creation {
+            uuid: self.uuid,
+            version: self.metadata,
+            layout: self.layout_number(creation.layout)?,
+            chunk_sectors,
+            size_sectors: self.member_bytes.map(|bytes| bytes / 512 / chunk * chunk),
+            bitmap: if self.bitmap { creation.bitmap } else { BitmapRequest::None },
+            assume_clean: self.assume_clean,
+            ..creation
+        })
     }
+
+    fn set_name(&self) -> Result<SetName, Error> {
+        let cure = "choose another name";
+        if self.name.chars().any(char::is_control) {
+            return Err(asked("the name has control characters".into(), cure));
+        }
+        SetName::new(&self.name).map_err(|error| asked(error.to_string(), cure))
+    }
+
+    fn slots(&self) -> Result<u16, Error> {
+        let (members, spares) = (self.members.len(), self.spares);
+        match members.checked_sub(spares) {
+            None | Some(0) => {
+                let why = format!("{members} members, of which {spares} are spares, make no array");
+                Err(asked(why, "give more members"))
+            }
+            Some(slots) => u16::try_from(slots)
+                .map_err(|_| asked(format!("no array has {slots} slots"), "give fewer members")),
+        }
+    }
+
+    fn layout_number(&self, default: u32) -> Result<u32, Error> {
+        let Some(word) = &self.layout else { return Ok(default) };
+        layout::number(self.level, word).ok_or_else(|| {
+            let why = format!("{} has no layout {word:?}", self.level);
+            asked(why, layout::choices(self.level))
+        })
+    }
+
+    fn chunk_sectors(&self, default: u32) -> Result<u32, Error> {
+        let Some(bytes) = self.chunk_bytes else { return Ok(default) };
+        if !self.level.has_chunks() {
+            return Err(asked(format!("{} has no chunks", self.level), "leave chunk_bytes out"));
+        }
+        let sectors = u32::try_from(bytes / 512).ok();
+        let sectors = sectors.filter(|sectors| *sectors > 0 && bytes.is_multiple_of(512));
+        sectors.ok_or_else(|| {
+            asked(format!("no chunk has {bytes} bytes"), "give a power of two of at least 4096")
+        })
+    }
+}
+
+fn asked(why: String, cure: &str) -> Error {
+    Error::Asked { why, cure: cure.into() }
 }

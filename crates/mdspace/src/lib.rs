@@ -78,6 +78,7 @@ mod member;
 mod opened;
 mod pieces;
 mod requests;
+mod shared;
 
 pub use answer::Answer;
 pub use array::Array;

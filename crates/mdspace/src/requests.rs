@@ -11,8 +11,8 @@ use mdspace_io::LaneIo;
 
 use crate::Error;
 use crate::answer::{Answer, Reply, answer};
-use crate::array::Shared;
 use crate::pieces::Piece;
+use crate::shared::Shared;
 
 /// Pieces of one call under way at a time.
 const PIECES_AT_ONCE: usize = 4;

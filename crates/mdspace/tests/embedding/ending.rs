@@ -4,13 +4,15 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use mdspace::{Array, Error, Level, OpenError};
+use mdspace::{Array, Error, Level, OpenError, Refusal};
 
 use crate::bed::{Files, create, files, is_clean, pattern, read, until_in_sync};
 use crate::requests::run_all;
 
 /// Says in the environment which members a second process is to write to.
 const MEMBERS: &str = "MDSPACE_TEST_MEMBERS";
+/// Says in the environment that a test has its process for itself.
+const ALONE: &str = "MDSPACE_TEST_ALONE";
 const BLOCKS: u64 = 64;
 
 #[test]
@@ -131,6 +133,17 @@ fn an_array_that_is_dropped_without_a_stop_is_as_after_a_crash_and_the_log_says_
         assert!(matches!(error, Error::Stopped), "{error}");
         assert!(files.paths.iter().all(|path| !is_clean(path)), "{level}");
 
+        let without = Array::assemble(&files.paths[1..]).allow_degraded(true).read_only(true);
+        match (without.clone().start(), level) {
+            (Err(Error::Refused { refusal: Refusal::DirtyDegraded, .. }), Level::Raid5) => {
+                let forced = without.force(true).start().unwrap();
+                assert_eq!(read(&forced, 0, 4096), [0; 4096]);
+                forced.stop().unwrap();
+            }
+            (Ok(array), Level::Raid1 | Level::Raid10) => array.stop().unwrap(),
+            (other, _) => panic!("{level}: {other:?}"),
+        }
+
         let array = Array::assemble(&files.paths).start().unwrap();
         let (seen, acknowledged) = (read(&array, 4096, 8192), *acknowledged.lock().unwrap());
         let possible: Vec<_> = (acknowledged..=last).map(|turn| pattern(turn, 8192)).collect();
@@ -202,6 +215,35 @@ fn futures_of_an_array_that_is_dropped_have_an_end() {
     task.wait().unwrap();
     assert!(matches!(run_all(vec![Box::pin(later)])[..], [Err(Error::Stopped)]));
     assert!(matches!(run_all(vec![Box::pin(read)])[..], [Err(Error::Stopped)]));
+}
+
+/// In a process of its own: others open descriptors meanwhile.
+#[test]
+fn arrays_that_come_and_go_leave_no_descriptor_open() {
+    if std::env::var_os(ALONE).is_none() {
+        let alone = Command::new(std::env::current_exe().unwrap())
+            .args(["--exact", "ending::arrays_that_come_and_go_leave_no_descriptor_open"])
+            .env(ALONE, "yes")
+            .output()
+            .unwrap();
+        assert!(alone.status.success(), "{}", String::from_utf8_lossy(&alone.stdout));
+        return;
+    }
+    let files = files(3);
+    create(Level::Raid5, &files).stop().unwrap();
+    let open = || fs::read_dir("/proc/self/fd").unwrap().count();
+    let before = open();
+    for turn in 0..10 {
+        let array = Array::assemble(&files.paths).lanes(2).start().unwrap();
+        array.write_at(&[turn; 512], 0).unwrap();
+        match turn % 2 {
+            0 => array.stop().unwrap(),
+            _ => drop(array),
+        }
+        assert!(Array::create("no", Level::Raid5).members(&files.paths).start().is_err());
+        assert!(Array::assemble(&files.paths[..1]).start().is_err());
+    }
+    assert_eq!(open(), before);
 }
 
 /// The other process: writes to an array until it is killed, and says what was acknowledged.
