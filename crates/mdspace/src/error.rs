@@ -21,7 +21,7 @@ pub enum Error {
         cure: String,
     },
     /// A member cannot be opened.
-    #[error("a member cannot be opened: {0}")]
+    #[error("a member cannot be opened: {0}{cure}", cure = cure_of_open(.0))]
     Open(#[from] OpenError),
     /// A member that would be overwritten holds something.
     #[error(
@@ -103,7 +103,7 @@ pub enum Error {
     #[error("the task on the lane has panicked; its message is on stderr")]
     Panicked,
     /// The array refused an order.
-    #[error("the array refused: {0}")]
+    #[error("the array refused: {}", words_of_order(.0))]
     Order(CommandError),
     /// The array does not take a setting.
     #[error("{0}")]
@@ -146,6 +146,28 @@ impl From<Error> for io::Error {
             _ => io::ErrorKind::Other,
         };
         Self::new(kind, error)
+    }
+}
+
+/// Where its own words have none.
+fn cure_of_open(error: &OpenError) -> &'static str {
+    match error {
+        OpenError::System { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+            "; check the path, and make a new file as long as it is to be before"
+        }
+        OpenError::Name { name, .. } if name.starts_with("ram:") => {
+            "; give a size of whole sectors of 512 bytes"
+        }
+        _ => "",
+    }
+}
+
+/// Words of its own for what the command line has an option for.
+fn words_of_order(error: &CommandError) -> String {
+    let text = error.to_string();
+    match text.split_once(" (--force") {
+        Some((why, _)) => format!("{why}; bring other members back before"),
+        None => text,
     }
 }
 

@@ -88,6 +88,7 @@ fn what_no_array_can_be_is_refused_before_a_member_is_touched() {
         (of(Level::Raid5).lanes(0), "one for each CPU"),
         (of(Level::Raid5).lanes(1 << 20), "one for each CPU"),
         (of(Level::Raid5).member("/dev/null/x"), "cannot be opened"),
+        (of(Level::Raid5).member("/mistyped"), "check the path"),
         (of(Level::Raid5).member(&files.paths[0]), "in use by"),
         (of(Level::Raid5).member(Member::memory(100)), "512-byte sectors"),
         (of(Level::Raid5).member(Member::memory(4096)), "larger members"),
