@@ -170,3 +170,29 @@ fn an_array_that_loses_too_many_devices_says_so_and_has_an_end() {
         });
     }
 }
+
+/// Workers are lanes that come and go.
+#[test]
+fn workers_write_to_own_devices_too() {
+    let devices: Vec<_> = (0..4).map(|_| Vector::new()).collect();
+    let array = array(&devices);
+    std::thread::scope(|scope| {
+        for thread in 0..8u64 {
+            let array = &array;
+            scope.spawn(move || {
+                for turn in 0..20 {
+                    let place = (turn * 8 + thread) * 16384;
+                    array.write_at(&pattern(place, 16384), place).unwrap();
+                }
+            });
+        }
+        for count in ["2", "0", "1", "0"] {
+            array.set("group_thread_cnt", count).unwrap();
+        }
+    });
+    array.fail("vector-2").unwrap();
+    for place in (0..160).map(|piece| piece * 16384) {
+        assert!(read(&array, place, 16384) == pattern(place, 16384), "{place}");
+    }
+    array.stop().unwrap();
+}
