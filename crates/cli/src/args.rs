@@ -16,8 +16,8 @@ pub(crate) mod size;
 mod span;
 
 pub(crate) use bench::{
-    BenchArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs, BenchRebuildArgs, BenchRunArgs,
-    BenchVerb, RebuildTable,
+    BenchArgs, BenchFrontsArgs, BenchLimitsArgs, BenchPeersArgs, BenchPublishedArgs,
+    BenchRebuildArgs, BenchRunArgs, BenchVerb, FrontWord, RebuildTable,
 };
 pub(crate) use create::{AssembleArgs, CreateArgs};
 pub(crate) use member::MemberSpec;

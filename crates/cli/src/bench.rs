@@ -2,6 +2,7 @@
 
 mod bed;
 mod figures;
+mod fronts;
 mod guest;
 mod latency;
 mod limits;
@@ -17,6 +18,7 @@ mod sync;
 mod table;
 mod workload;
 
+pub(crate) use fronts::fronts;
 pub(crate) use limits::limits;
 pub(crate) use peers::peers;
 pub(crate) use published::published;

@@ -12,6 +12,13 @@ pub(crate) fn unpacked() -> Option<PathBuf> {
     })
 }
 
+/// A program of the source tree's examples, where they were built beside this one.
+pub(crate) fn example(name: &str) -> Option<PathBuf> {
+    let own = env::current_exe().ok()?;
+    let example = own.parent()?.join("examples").join(name);
+    example.is_file().then_some(example)
+}
+
 /// PATH, the administrators' folders, and the programs that are unpacked.
 pub(crate) fn path() -> String {
     let mut path = env::var("PATH").unwrap_or_default();

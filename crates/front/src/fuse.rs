@@ -5,11 +5,13 @@
 //!
 //! - `wire`: the structures of the protocol.
 //! - [`session`]: what each request asks for; decides, and never does I/O.
+//! - `ring`: requests and answers through io_uring, where the kernel has that (Linux 6.14).
 //! - [`mount`]: the directory: mounted, unmounted, and freed of what a crash left there.
 //! - [`server`]: the mount, its lanes, and the programs that have the file open.
 
 mod connection;
 pub mod mount;
+mod ring;
 pub mod server;
 pub mod session;
 mod wire;

@@ -30,6 +30,8 @@ pub(crate) enum BenchVerb {
     Published(BenchPublishedArgs),
     /// Measure Linux md under User-Mode Linux by the same loads, and compare.
     Peers(BenchPeersArgs),
+    /// Measure each front beside the best known server of its kind.
+    Fronts(BenchFrontsArgs),
     /// Measure checks and rebuilds, alone and beside users.
     Rebuild(BenchRebuildArgs),
 }
@@ -177,6 +179,35 @@ pub(crate) struct BenchPeersArgs {
     /// Print one JSON object.
     #[arg(long)]
     pub(crate) json: bool,
+}
+
+#[derive(Args, Debug)]
+pub(crate) struct BenchFrontsArgs {
+    /// Only this front.
+    #[arg(long)]
+    pub(crate) front: Option<FrontWord>,
+    /// Seconds of measuring for each side of a row, cut into five repetitions.
+    #[arg(long, default_value_t = 5.0, value_parser = seconds)]
+    pub(crate) runtime: f64,
+    /// A fifth of the time.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Print one JSON object.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A front of `bench fronts`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum FrontWord {
+    /// An NBD socket.
+    Nbd,
+    /// A file.
+    Fuse,
+    /// A loop device.
+    Loop,
+    /// The disk of a virtual machine.
+    VhostUser,
 }
 
 #[derive(Args, Debug)]

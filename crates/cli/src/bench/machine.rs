@@ -48,6 +48,12 @@ fn steal(stat: &str, cpu: usize) -> Option<u64> {
     fields.nth(7)?.parse().ok()
 }
 
+/// Threads that ran or wanted to, of all programs, in the last minute; zero where the kernel does not tell.
+pub(super) fn load_average() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|word| word.parse().ok()).unwrap_or(0.0)
+}
+
 /// The CPU's name, how many of them there are, and the kernel.
 pub(super) fn describe() -> String {
     let cpuinfo = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();

@@ -18,6 +18,7 @@ pub(super) fn run(args: &mut BenchArgs) -> Outcome {
         BenchVerb::Limits(args) => bench::limits(args)?,
         BenchVerb::Published(args) => bench::published(args)?,
         BenchVerb::Peers(args) => bench::peers(args)?,
+        BenchVerb::Fronts(args) => bench::fronts(args)?,
         BenchVerb::Rebuild(args) => bench::rebuild(args)?,
     }
     Ok(ExitCode::SUCCESS)

@@ -1,19 +1,23 @@
 //! The kernel's requests on one lane: messages from `/dev/fuse` to the array, and answers back.
 //!
 //! Each lane has a descriptor of its own, cloned for the same mount; the kernel hands a request to the
-//! first that reads. It is answered over the descriptor that it came from.
+//! first that reads. It is answered over the descriptor that it came from. Where kernel and lane have a ring for the
+//! mount, reads and writes come through that, and so do most others.
 
 use std::cell::{Cell, RefCell};
 use std::future::{Future, poll_fn};
 use std::io::IoSlice;
 use std::ops::{ControlFlow, Range};
+use std::os::fd::AsFd;
 use std::pin::pin;
 use std::rc::Rc;
 use std::task::Poll;
+use std::time::Duration;
 
 use mdspace_engine::lane::Lane;
 use mdspace_engine::memory::{Sink, Source};
 use mdspace_engine::request::{self as engine, Completion, Queue, RequestError};
+use mdspace_engine::time::Time;
 use mdspace_io::{LaneIo, Payload, Socket};
 use rustix::io::Errno;
 use zerocopy::IntoBytes;
@@ -24,6 +28,7 @@ use crate::tags::Tags;
 use crate::volume::VolumePart;
 use crate::wait::Wait;
 
+use super::ring::Ring;
 use super::server::Presence;
 use super::session::{self, Wanted};
 use super::wire::MESSAGE_BYTES_MAX;
@@ -32,6 +37,9 @@ use super::wire::MESSAGE_BYTES_MAX;
 const BATCH: usize = 64;
 /// Payload under way on one lane beyond which it reads no more messages.
 const HELD_BYTES_MAX: usize = 64 << 20;
+/// How long a ring is looked at for more, where the last requests came as soon after the ones before. Programs that
+/// ask more seldom wake it.
+const POLL_FOR: Duration = Duration::from_micros(50);
 /// `poll`'s word for something to read.
 const POLLIN: i16 = 1;
 /// Bytes of a sector, the engine's unit.
@@ -41,6 +49,7 @@ const SECTOR_BYTES: u64 = 512;
 pub(super) struct Connection<V> {
     io: LaneIo,
     device: Socket,
+    ring: RefCell<Option<Ring>>,
     volume: Rc<V>,
     /// Where the engine's completions arrive.
     queue: Rc<Queue>,
@@ -101,6 +110,7 @@ impl<V: VolumePart + 'static> Connection<V> {
         let connection = Rc::new(Connection {
             io: io.clone(),
             device,
+            ring: RefCell::default(),
             volume,
             queue: Queue::new(),
             under_way: RefCell::default(),
@@ -114,7 +124,10 @@ impl<V: VolumePart + 'static> Connection<V> {
         let (receiving, on) = (connection.clone(), lane.clone());
         lane.spawn(connection.writes.watch());
         lane.spawn(async move { receiving.receive(&on).await });
-        lane.spawn(async move { connection.answer().await });
+        let (at_ring, on) = (connection.clone(), lane.clone());
+        lane.spawn(async move { at_ring.serve_ring(&on).await });
+        let on = lane.clone();
+        lane.spawn(async move { connection.answer(&on).await });
     }
 
     fn block_bytes(&self) -> u64 {
@@ -155,12 +168,11 @@ impl<V: VolumePart + 'static> Connection<V> {
         match rustix::io::read(&self.device, &mut *message) {
             Ok(length) => match self.presence.session().parse(&message[..length]) {
                 Ok(request) => {
-                    self.execute(lane, request, message);
+                    self.execute(lane, request, |range| self.payload_of(&message[range]));
                     ControlFlow::Continue(())
                 }
                 Err(broken) => {
-                    tracing::error!(%broken, "the mount is given up");
-                    self.presence.give_up();
+                    self.give_up(&broken);
                     ControlFlow::Break(Idle::Over)
                 }
             },
@@ -200,11 +212,34 @@ impl<V: VolumePart + 'static> Connection<V> {
         self.presence.unless_over(room).await.is_some()
     }
 
-    fn execute(self: &Rc<Self>, lane: &Rc<Lane>, request: session::Request, message: &[u8]) {
+    fn give_up(&self, broken: &session::Broken) {
+        tracing::error!(%broken, "the mount is given up");
+        self.presence.give_up();
+    }
+
+    fn payload_of(&self, bytes: &[u8]) -> Rc<Payload> {
+        let payload = self.io.payload(bytes.len());
+        payload.put(0, bytes);
+        payload
+    }
+
+    /// `data` copies a part of the request's message.
+    fn execute(
+        self: &Rc<Self>,
+        lane: &Rc<Lane>,
+        request: session::Request,
+        data: impl FnOnce(Range<usize>) -> Rc<Payload>,
+    ) {
         let unique = request.unique;
         match request.wanted {
             Wanted::Nothing => {}
             Wanted::Answer(answer) => self.send(&[&answer]),
+            Wanted::Begin { answer, is_over_ring } => {
+                self.send(&[&answer]);
+                if is_over_ring {
+                    self.presence.begin_rings();
+                }
+            }
             Wanted::Read { length: 0, .. } => self.send(&[&session::whole(unique, &[])]),
             Wanted::Read { offset_bytes, length } => {
                 let blocks = Blocks::around(offset_bytes, length, self.block_bytes());
@@ -214,14 +249,14 @@ impl<V: VolumePart + 'static> Connection<V> {
                 let under_way = UnderWay { unique, read, written: None, whole: None, held_bytes };
                 self.submit(under_way, engine::Request::Read { sector: blocks.sector, into });
             }
-            Wanted::Write { data, .. } if data.is_empty() => {
+            Wanted::Write { data: range, .. } if range.is_empty() => {
                 self.send(&[&session::written(unique, 0)]);
             }
-            Wanted::Write { offset_bytes, data, durable: fua } => {
-                let blocks = Blocks::around(offset_bytes, data.len(), self.block_bytes());
-                let bytes = &message[data];
+            Wanted::Write { offset_bytes, data: range, durable: fua } => {
+                let blocks = Blocks::around(offset_bytes, range.len(), self.block_bytes());
+                let from = data(range);
                 if !blocks.is_whole() {
-                    let (this, bytes) = (self.clone(), bytes.to_vec());
+                    let (this, bytes) = (self.clone(), from.to_vec());
                     // Also while it waits for its turn.
                     self.held_bytes.set(self.held_bytes.get() + bytes.len());
                     return lane.spawn(async move {
@@ -230,9 +265,7 @@ impl<V: VolumePart + 'static> Connection<V> {
                         this.release(bytes.len());
                     });
                 }
-                let from = self.io.payload(bytes.len());
-                from.put(0, bytes);
-                let (sector, length) = (blocks.sector, bytes.len());
+                let (sector, length) = (blocks.sector, from.len());
                 let work = engine::Request::Write { sector, from, fua };
                 let range = offset_bytes..offset_bytes + length as u64;
                 let Some(whole) = self.writes.begin(&range) else {
@@ -268,6 +301,77 @@ impl<V: VolumePart + 'static> Connection<V> {
         self.held_bytes.set(self.held_bytes.get() + under_way.held_bytes);
         let tag = self.under_way.borrow_mut().add(under_way);
         self.volume.submit(&self.queue, tag, work);
+    }
+}
+
+/// The ring.
+impl<V: VolumePart + 'static> Connection<V> {
+    /// Serves the ring, where the kernel takes one, until it ends.
+    async fn serve_ring(self: &Rc<Self>, lane: &Rc<Lane>) {
+        if !self.presence.rings_begin().await {
+            return;
+        }
+        let ring = match Ring::new(self.device.as_fd(), self.presence.share()) {
+            Ok(ring) => ring,
+            // Not all queues have entries then: the kernel goes on with `/dev/fuse`.
+            Err(error) => {
+                return tracing::warn!(%error, "a mount is served without io_uring, slower");
+            }
+        };
+        let signalled = ring.signalled().clone();
+        *self.ring.borrow_mut() = Some(ring);
+        let (mut last, mut polling_pays) = (self.now(lane), false);
+        while !self.presence.is_over() && !self.with_ring(|ring| ring.is_over()) {
+            if self.take_turn(lane) {
+                let now = self.now(lane);
+                polling_pays = now.since(last) < POLL_FOR;
+                last = now;
+                lane.pause().await;
+            } else if polling_pays && self.now(lane).since(last) < POLL_FOR {
+                lane.pause().await;
+            } else {
+                self.with_ring(|ring| ring.heard());
+                if !self.take_turn(lane) {
+                    let ready = self.io.poll(&signalled, POLLIN, None);
+                    // What it says, the next turn finds.
+                    let _ = self.presence.unless_over_at_ring(ready).await;
+                }
+            }
+        }
+    }
+
+    fn now(&self, lane: &Lane) -> Time {
+        lane.backend().now()
+    }
+
+    fn with_ring<T>(&self, act: impl FnOnce(&mut Ring) -> T) -> T {
+        act(self.ring.borrow_mut().as_mut().expect("it is there from its start on"))
+    }
+
+    /// Hands answers over, and begins the requests that have come. False: there was none.
+    fn take_turn(self: &Rc<Self>, lane: &Rc<Lane>) -> bool {
+        self.with_ring(Ring::turn);
+        let mut has_taken = false;
+        while let Some(arrived) = self.with_ring(Ring::next) {
+            has_taken = true;
+            match self.with_ring(|ring| self.presence.session().parse(ring.message(&arrived))) {
+                Ok(request) => self.execute(lane, request, |range| {
+                    self.with_ring(|ring| self.payload_of(&ring.message(&arrived)[range]))
+                }),
+                Err(broken) => {
+                    self.give_up(&broken);
+                    break;
+                }
+            }
+        }
+        has_taken
+    }
+
+    /// Hands over the answers that were put into the ring.
+    fn hand_over(&self) {
+        if let Some(ring) = &mut *self.ring.borrow_mut() {
+            ring.turn();
+        }
     }
 }
 
@@ -342,15 +446,22 @@ impl<V: VolumePart + 'static> Connection<V> {
             Ok(()) => self.send(&[&answer()]),
             Err(errno) => self.send(&[&session::error(unique, errno)]),
         }
+        self.hand_over();
     }
 }
 
 /// Answering.
 impl<V: VolumePart + 'static> Connection<V> {
     /// Answers whatever ends, until nothing is expected any more.
-    async fn answer(&self) {
+    async fn answer(self: &Rc<Self>, lane: &Rc<Lane>) {
         while let Some(completion) = self.next_end().await {
             self.end(completion);
+            while let Some(completion) = self.queue.pop() {
+                self.end(completion);
+            }
+            if self.ring.borrow().is_some() && self.take_turn(lane) {
+                lane.pause().await;
+            }
         }
     }
 
@@ -395,8 +506,12 @@ impl<V: VolumePart + 'static> Connection<V> {
         }
     }
 
-    /// Hands an answer to the kernel, which takes it at once and as a whole.
+    /// Hands an answer to the kernel: over the device, which takes it at once and as a whole, or through the ring, where
+    /// the request came that way.
     fn send(&self, parts: &[&[u8]]) {
+        if self.ring.borrow_mut().as_mut().is_some_and(|ring| ring.answer(parts)) {
+            return;
+        }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         match rustix::io::writev(&self.device, &slices) {
             // A request whose program was killed meanwhile is withdrawn: its answer finds nothing.

@@ -1,9 +1,10 @@
 //! A mount that is served: its lanes, and the programs that have the file open.
 
-use std::future::Future;
+use std::future::{Future, poll_fn};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
+use std::task::Poll;
 use std::time::Duration;
 
 use mdspace_io::Socket;
@@ -15,6 +16,7 @@ use crate::wait::SharedWait;
 
 use super::connection::Connection;
 use super::mount::{Mount, MountError};
+use super::ring::Share;
 use super::session::Session;
 
 /// A running mount. Dropping it unmounts without a wait.
@@ -39,6 +41,10 @@ struct Shared {
     closing: AtomicBool,
     /// The receiving task of each lane, while it waits.
     waiting: Vec<SharedWait>,
+    /// The kernel takes entries of rings.
+    has_rings: AtomicBool,
+    /// The task of each lane's ring, while it waits.
+    at_ring: Vec<SharedWait>,
     partial_writes: PartialWrites,
     /// Lanes that serve the mount.
     serving: Mutex<usize>,
@@ -66,6 +72,8 @@ impl FuseServer {
             session,
             closing: AtomicBool::new(false),
             waiting: (0..lanes).map(|_| SharedWait::default()).collect(),
+            has_rings: AtomicBool::new(false),
+            at_ring: (0..lanes).map(|_| SharedWait::default()).collect(),
             partial_writes,
             serving: Mutex::new(lanes),
             lane_left: Condvar::new(),
@@ -140,7 +148,7 @@ impl Shared {
         if self.closing.swap(true, Ordering::AcqRel) {
             return;
         }
-        self.waiting.iter().for_each(SharedWait::wake);
+        self.waiting.iter().chain(&self.at_ring).for_each(SharedWait::wake);
     }
 
     /// A panic on one lane leaves the count as usable as it was.
@@ -166,6 +174,31 @@ impl Presence {
     /// Ends the mount on every lane: the kernel cannot be understood.
     pub(super) fn give_up(&self) {
         self.shared.close();
+    }
+
+    /// Which queues of the kernel this lane serves.
+    pub(super) fn share(&self) -> Share {
+        Share { lane: self.lane, lanes: self.shared.at_ring.len() }
+    }
+
+    /// Says to every lane that the kernel takes entries of rings now.
+    pub(super) fn begin_rings(&self) {
+        self.shared.has_rings.store(true, Ordering::Release);
+        self.shared.at_ring.iter().for_each(SharedWait::wake);
+    }
+
+    /// Waits until the kernel takes entries of rings. False: the mount is being closed.
+    pub(super) async fn rings_begin(&self) -> bool {
+        let begun = poll_fn(|_| match self.shared.has_rings.load(Ordering::Acquire) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        });
+        self.unless_over_at_ring(begun).await.is_some()
+    }
+
+    /// As [`unless_over`](Self::unless_over), for the task of the ring.
+    pub(super) async fn unless_over_at_ring<T>(&self, work: impl Future<Output = T>) -> Option<T> {
+        self.shared.at_ring[self.lane].unless(|| self.is_over(), work).await
     }
 
     /// Waits for `work`, but gives it up once the mount is being closed.

@@ -13,8 +13,9 @@ use crate::nbd::{Export, Exports};
 
 use super::wire::{
     AllocateIn, Attributes, AttributesOut, BY_HANDLE, DirectoryEntry, EntryOut, FileSystemOut,
-    InHeader, InitIn, InitOut, MAJOR, MINOR, OpenIn, OpenOut, OutHeader, ROOT, ReleaseIn, SET_SIZE,
-    SetAttributesIn, TransferIn, WRITE_BYTES_MAX, WriteOut, init_flag, opcode, open_flag,
+    InHeader, InitExtension, InitIn, InitOut, MAJOR, MINOR, OpenIn, OpenOut, OutHeader, PAGE_BYTES,
+    RING_BYTES_MAX, ROOT, ReleaseIn, SET_SIZE, SetAttributesIn, TransferIn, WRITE_BYTES_MAX,
+    WriteOut, init_flag, opcode, open_flag,
 };
 
 /// The file in the directory.
@@ -44,6 +45,8 @@ pub struct Session {
     /// What is served: its first export is the file.
     exports: Exports,
     owner: (u32, u32),
+    /// Whether requests may come through a ring.
+    takes_ring: bool,
     open: Mutex<Open>,
 }
 
@@ -69,6 +72,13 @@ pub struct Request {
 pub enum Wanted {
     /// This answer, and no more.
     Answer(Vec<u8>),
+    /// This answer; the mount begins with it.
+    Begin {
+        /// The answer.
+        answer: Vec<u8>,
+        /// The kernel takes entries of a ring from then on.
+        is_over_ring: bool,
+    },
     /// Nothing: the kernel waits for no answer.
     Nothing,
     /// Bytes of the array, which may end before `length`.
@@ -114,7 +124,12 @@ pub enum Broken {
 impl Session {
     /// A mount of the first export as a file, which belongs to a user and a group.
     pub fn new(exports: Exports, uid: u32, gid: u32) -> Session {
-        Session { exports, owner: (uid, gid), open: Mutex::default() }
+        Session { exports, owner: (uid, gid), takes_ring: true, open: Mutex::default() }
+    }
+
+    /// The same without a ring, whatever the kernel offers.
+    pub fn without_ring(self) -> Session {
+        Session { takes_ring: false, ..self }
     }
 
     /// The file that is served.
@@ -161,7 +176,11 @@ impl Session {
                 answer(header, &[])
             }
             opcode::DESTROY | opcode::RELEASEDIR | opcode::FSYNCDIR => answer(header, &[]),
-            opcode::INIT => answer(header, init(arguments)?.as_bytes()),
+            opcode::INIT => {
+                let (answer, is_over_ring) = init(arguments, self.takes_ring)?;
+                let answer = whole(header.unique, answer.as_bytes());
+                Ok(Wanted::Begin { answer, is_over_ring })
+            }
             opcode::LOOKUP => answer(header, self.lookup(header.node, arguments)?.as_bytes()),
             opcode::GETATTR => answer(header, self.attributes_out(header.node)?.as_bytes()),
             opcode::SETATTR => {
@@ -369,25 +388,36 @@ impl From<Broken> for Refusal {
     }
 }
 
-fn init(arguments: &[u8]) -> Result<InitOut, Broken> {
-    let (theirs, _) = split::<InitIn>(arguments, opcode::INIT)?;
+/// The answer to a kernel that introduces itself, and whether both go on with a ring.
+fn init(arguments: &[u8], takes_ring: bool) -> Result<(InitOut, bool), Broken> {
+    let (theirs, rest) = split::<InitIn>(arguments, opcode::INIT)?;
     if theirs.major != MAJOR || theirs.minor < MINOR {
         return Err(Broken::Version(theirs.major, theirs.minor));
     }
+    let is_extended = theirs.flags & init_flag::EXTENDED != 0;
+    let extension = InitExtension::read_from_prefix(rest).ok().filter(|_| is_extended);
+    let offered = extension.map_or(0, |(extension, _)| extension.flags_2);
+    let is_over_ring = takes_ring && offered & init_flag::OVER_RING != 0;
+    let (flags, flags_2, bytes_max) = match is_over_ring {
+        true => (init_flag::EXTENDED, init_flag::OVER_RING, RING_BYTES_MAX),
+        false => (0, 0, WRITE_BYTES_MAX),
+    };
     let ours =
         init_flag::ASYNC_READ | init_flag::BIG_WRITES | init_flag::ASYNC_DIO | init_flag::MAX_PAGES;
-    Ok(InitOut {
+    let answer = InitOut {
         major: MAJOR,
         minor: MINOR,
         max_readahead: theirs.max_readahead,
-        flags: theirs.flags & ours,
+        flags: theirs.flags & ours | flags,
         max_background: BACKGROUND_MAX,
         congestion_threshold: BACKGROUND_MAX,
-        max_write: WRITE_BYTES_MAX as u32,
+        max_write: bytes_max as u32,
         time_granularity_ns: 1,
-        max_pages: (WRITE_BYTES_MAX / 4096) as u16,
+        max_pages: (bytes_max / PAGE_BYTES) as u16,
+        flags_2,
         ..InitOut::default()
-    })
+    };
+    Ok((answer, is_over_ring))
 }
 
 /// An answer's header, before `length` bytes.

@@ -17,6 +17,11 @@ pub(super) const WRITE_BYTES_MAX: usize = 1 << 20;
 /// What one read of the device may bring: a write of the largest size, with its headers.
 pub(super) const MESSAGE_BYTES_MAX: usize = WRITE_BYTES_MAX + 4096;
 
+/// Most bytes of one read or write through the ring: 64 pages. Each entry of it has so much memory.
+pub(super) const RING_BYTES_MAX: usize = 256 << 10;
+/// Bytes of a page, which the kernel counts in.
+pub(super) const PAGE_BYTES: usize = 4096;
+
 /// What a request asks for.
 pub(super) mod opcode {
     pub(in crate::fuse) const LOOKUP: u32 = 1;
@@ -50,6 +55,10 @@ pub(super) mod init_flag {
     pub(in crate::fuse) const ASYNC_DIO: u32 = 1 << 15;
     /// [`InitOut::max_pages`](super::InitOut::max_pages) counts.
     pub(in crate::fuse) const MAX_PAGES: u32 = 1 << 22;
+    /// There are more flags: those of [`flags_2`](super::InitExtension::flags_2).
+    pub(in crate::fuse) const EXTENDED: u32 = 1 << 30;
+    /// `FUSE_OVER_IO_URING`, of the second flags (Linux 6.14).
+    pub(in crate::fuse) const OVER_RING: u32 = 1 << (41 - 32);
 }
 
 /// How a file was opened, in [`OpenOut::open_flags`].
@@ -97,6 +106,14 @@ pub(super) struct InitIn {
     pub(super) flags: u32,
 }
 
+/// `fuse_init_in` behind that, where [`init_flag::EXTENDED`] is set.
+#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct InitExtension {
+    pub(super) flags_2: u32,
+    pub(super) unused: [u32; 11],
+}
+
 /// `fuse_init_out`: 64 bytes.
 #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
@@ -111,7 +128,8 @@ pub(super) struct InitOut {
     pub(super) time_granularity_ns: u32,
     pub(super) max_pages: u16,
     pub(super) map_alignment: u16,
-    pub(super) reserved: [u32; 8],
+    pub(super) flags_2: u32,
+    pub(super) reserved: [u32; 7],
 }
 
 /// `fuse_attr`: 88 bytes.
@@ -257,7 +275,50 @@ pub(super) struct DirectoryEntry {
     pub(super) kind: u32,
 }
 
+/// `fuse_uring_req_header`: 288 bytes, before the payload of an entry.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct RingHeader {
+    /// `fuse_in_header`, or `fuse_out_header` of the answer.
+    pub(super) in_out: [u8; 128],
+    /// The first argument of the request.
+    pub(super) argument: [u8; 128],
+    pub(super) entry: RingEntry,
+}
+
+/// `fuse_uring_ent_in_out`: 32 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct RingEntry {
+    pub(super) flags: u64,
+    /// Names the request in the command that answers it.
+    pub(super) commit_id: u64,
+    /// Of the request, and of its answer.
+    pub(super) payload_length: u32,
+    pub(super) padding: u32,
+    pub(super) reserved: u64,
+}
+
+/// `fuse_uring_cmd_req`, at the start of a command: 24 bytes.
+#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
+#[repr(C)]
+pub(super) struct RingCommand {
+    pub(super) flags: u64,
+    pub(super) commit_id: u64,
+    pub(super) queue: u16,
+    pub(super) padding: [u8; 6],
+}
+
+/// `fuse_uring_cmd`: what a command of the ring asks for.
+pub(super) mod ring_command {
+    /// Takes an entry, and gives it back with a request.
+    pub(in crate::fuse) const REGISTER: u32 = 1;
+    /// Takes an answer, and gives the entry back with the next request.
+    pub(in crate::fuse) const COMMIT_AND_FETCH: u32 = 2;
+}
+
 const _: () = {
+    assert!(size_of::<RingHeader>() == 288 && size_of::<RingCommand>() == 24);
     assert!(size_of::<InHeader>() == 40 && size_of::<OutHeader>() == 16);
     assert!(size_of::<InitIn>() == 16 && size_of::<InitOut>() == 64);
     assert!(size_of::<Attributes>() == 88 && size_of::<EntryOut>() == 128);
