@@ -133,8 +133,8 @@ impl Lane {
         }
     }
 
-    /// Counts bytes that were copied in memory.
-    pub(crate) fn count_copy(&self, bytes: usize) {
+    /// Counts bytes that were copied in memory, by whomever on this lane.
+    pub fn count_copy(&self, bytes: usize) {
         self.copied_bytes.set(self.copied_bytes.get() + bytes as u64);
     }
 

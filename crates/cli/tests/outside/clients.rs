@@ -1,9 +1,9 @@
 //! The clients that users have, against an array: of NBD here, and of vhost-user.
 
+mod fronts;
 mod shared;
-pub(crate) mod vhost_user;
-
 mod tls;
+pub(crate) mod vhost_user;
 
 use std::fs;
 use std::path::PathBuf;

@@ -47,6 +47,7 @@ const SECTOR_BYTES: u64 = 512;
 
 /// One lane's end of a mount.
 pub(super) struct Connection<V> {
+    lane: Rc<Lane>,
     io: LaneIo,
     device: Socket,
     ring: RefCell<Option<Ring>>,
@@ -108,6 +109,7 @@ impl<V: VolumePart + 'static> Connection<V> {
         presence: Presence,
     ) {
         let connection = Rc::new(Connection {
+            lane: lane.clone(),
             io: io.clone(),
             device,
             ring: RefCell::default(),
@@ -121,13 +123,11 @@ impl<V: VolumePart + 'static> Connection<V> {
             writes: presence.partial_writes().beside(),
             presence,
         });
-        let (receiving, on) = (connection.clone(), lane.clone());
+        let (receiving, at_ring) = (connection.clone(), connection.clone());
         lane.spawn(connection.writes.watch());
-        lane.spawn(async move { receiving.receive(&on).await });
-        let (at_ring, on) = (connection.clone(), lane.clone());
-        lane.spawn(async move { at_ring.serve_ring(&on).await });
-        let on = lane.clone();
-        lane.spawn(async move { connection.answer(&on).await });
+        lane.spawn(async move { receiving.receive().await });
+        lane.spawn(async move { at_ring.serve_ring().await });
+        lane.spawn(async move { connection.answer().await });
     }
 
     fn block_bytes(&self) -> u64 {
@@ -137,13 +137,13 @@ impl<V: VolumePart + 'static> Connection<V> {
 
 /// Receiving.
 impl<V: VolumePart + 'static> Connection<V> {
-    async fn receive(self: &Rc<Self>, lane: &Rc<Lane>) {
+    async fn receive(self: &Rc<Self>) {
         let mut message = vec![0; MESSAGE_BYTES_MAX];
         loop {
-            let read = (0..BATCH).try_for_each(|_| self.receive_one(lane, &mut message));
+            let read = (0..BATCH).try_for_each(|_| self.receive_one(&mut message));
             let go_on = match read {
                 ControlFlow::Continue(()) => {
-                    lane.pause().await;
+                    self.lane.pause().await;
                     self.room().await
                 }
                 ControlFlow::Break(Idle::Empty) => self.something_to_read().await,
@@ -158,7 +158,7 @@ impl<V: VolumePart + 'static> Connection<V> {
         self.answering.wake();
     }
 
-    fn receive_one(self: &Rc<Self>, lane: &Rc<Lane>, message: &mut [u8]) -> ControlFlow<Idle> {
+    fn receive_one(self: &Rc<Self>, message: &mut [u8]) -> ControlFlow<Idle> {
         if self.held_bytes.get() > HELD_BYTES_MAX {
             return ControlFlow::Break(Idle::Full);
         }
@@ -168,7 +168,7 @@ impl<V: VolumePart + 'static> Connection<V> {
         match rustix::io::read(&self.device, &mut *message) {
             Ok(length) => match self.presence.session().parse(&message[..length]) {
                 Ok(request) => {
-                    self.execute(lane, request, |range| self.payload_of(&message[range]));
+                    self.execute(request, |range| self.payload_of(&message[range]));
                     ControlFlow::Continue(())
                 }
                 Err(broken) => {
@@ -220,13 +220,13 @@ impl<V: VolumePart + 'static> Connection<V> {
     fn payload_of(&self, bytes: &[u8]) -> Rc<Payload> {
         let payload = self.io.payload(bytes.len());
         payload.put(0, bytes);
+        self.lane.count_copy(bytes.len());
         payload
     }
 
     /// `data` copies a part of the request's message.
     fn execute(
         self: &Rc<Self>,
-        lane: &Rc<Lane>,
         request: session::Request,
         data: impl FnOnce(Range<usize>) -> Rc<Payload>,
     ) {
@@ -259,7 +259,7 @@ impl<V: VolumePart + 'static> Connection<V> {
                     let (this, bytes) = (self.clone(), from.to_vec());
                     // Also while it waits for its turn.
                     self.held_bytes.set(self.held_bytes.get() + bytes.len());
-                    return lane.spawn(async move {
+                    return self.lane.spawn(async move {
                         let done = this.write_part(offset_bytes, &bytes, fua).await;
                         this.answer_one(unique, done, || session::written(unique, bytes.len()));
                         this.release(bytes.len());
@@ -271,7 +271,7 @@ impl<V: VolumePart + 'static> Connection<V> {
                 let Some(whole) = self.writes.begin(&range) else {
                     let this = self.clone();
                     self.held_bytes.set(self.held_bytes.get() + length);
-                    return lane.spawn(async move {
+                    return self.lane.spawn(async move {
                         let done = this.write_whole(range, work).await;
                         this.answer_one(unique, done, || session::written(unique, length));
                         this.release(length);
@@ -287,10 +287,10 @@ impl<V: VolumePart + 'static> Connection<V> {
                 self.submit(under_way, engine::Request::Flush);
             }
             Wanted::Zero { offset_bytes, length_bytes, give_up } => {
-                let (this, own) = (self.clone(), lane.clone());
-                lane.spawn(async move {
+                let this = self.clone();
+                self.lane.spawn(async move {
                     let range = offset_bytes..offset_bytes + length_bytes;
-                    let done = this.zero(&own, range, give_up).await;
+                    let done = this.zero(range, give_up).await;
                     this.answer_one(unique, done, || session::whole(unique, &[]));
                 });
             }
@@ -307,7 +307,7 @@ impl<V: VolumePart + 'static> Connection<V> {
 /// The ring.
 impl<V: VolumePart + 'static> Connection<V> {
     /// Serves the ring, where the kernel takes one, until it ends.
-    async fn serve_ring(self: &Rc<Self>, lane: &Rc<Lane>) {
+    async fn serve_ring(self: &Rc<Self>) {
         if !self.presence.rings_begin().await {
             return;
         }
@@ -320,18 +320,18 @@ impl<V: VolumePart + 'static> Connection<V> {
         };
         let signalled = ring.signalled().clone();
         *self.ring.borrow_mut() = Some(ring);
-        let (mut last, mut polling_pays) = (self.now(lane), false);
+        let (mut last, mut polling_pays) = (self.now(), false);
         while !self.presence.is_over() && !self.with_ring(|ring| ring.is_over()) {
-            if self.take_turn(lane) {
-                let now = self.now(lane);
+            if self.take_turn() {
+                let now = self.now();
                 polling_pays = now.since(last) < POLL_FOR;
                 last = now;
-                lane.pause().await;
-            } else if polling_pays && self.now(lane).since(last) < POLL_FOR {
-                lane.pause().await;
+                self.lane.pause().await;
+            } else if polling_pays && self.now().since(last) < POLL_FOR {
+                self.lane.pause().await;
             } else {
                 self.with_ring(|ring| ring.heard());
-                if !self.take_turn(lane) {
+                if !self.take_turn() {
                     let ready = self.io.poll(&signalled, POLLIN, None);
                     // What it says, the next turn finds.
                     let _ = self.presence.unless_over_at_ring(ready).await;
@@ -340,8 +340,8 @@ impl<V: VolumePart + 'static> Connection<V> {
         }
     }
 
-    fn now(&self, lane: &Lane) -> Time {
-        lane.backend().now()
+    fn now(&self) -> Time {
+        self.lane.backend().now()
     }
 
     fn with_ring<T>(&self, act: impl FnOnce(&mut Ring) -> T) -> T {
@@ -349,13 +349,13 @@ impl<V: VolumePart + 'static> Connection<V> {
     }
 
     /// Hands answers over, and begins the requests that have come. False: there was none.
-    fn take_turn(self: &Rc<Self>, lane: &Rc<Lane>) -> bool {
+    fn take_turn(self: &Rc<Self>) -> bool {
         self.with_ring(Ring::turn);
         let mut has_taken = false;
         while let Some(arrived) = self.with_ring(Ring::next) {
             has_taken = true;
             match self.with_ring(|ring| self.presence.session().parse(ring.message(&arrived))) {
-                Ok(request) => self.execute(lane, request, |range| {
+                Ok(request) => self.execute(request, |range| {
                     self.with_ring(|ring| self.payload_of(&ring.message(&arrived)[range]))
                 }),
                 Err(broken) => {
@@ -402,7 +402,7 @@ impl<V: VolumePart + 'static> Connection<V> {
     }
 
     /// It ends early when the file is gone: what was written through another front meanwhile would be zeroed later.
-    async fn zero(&self, lane: &Lane, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
+    async fn zero(&self, range: Range<u64>, give_up: bool) -> Result<(), Errno> {
         let block = self.block_bytes();
         let inner = range.start.next_multiple_of(block)..range.end / block * block;
         if inner.start >= inner.end {
@@ -419,7 +419,7 @@ impl<V: VolumePart + 'static> Connection<V> {
             }
         };
         let is_over = || self.presence.is_over() || self.receiving_ended.get();
-        let done = do_in_pieces((&self.volume, lane), &self.writes, inner, work, is_over);
+        let done = do_in_pieces((&self.volume, &*self.lane), &self.writes, inner, work, is_over);
         done.await.map_err(errno)
     }
 
@@ -453,14 +453,14 @@ impl<V: VolumePart + 'static> Connection<V> {
 /// Answering.
 impl<V: VolumePart + 'static> Connection<V> {
     /// Answers whatever ends, until nothing is expected any more.
-    async fn answer(self: &Rc<Self>, lane: &Rc<Lane>) {
+    async fn answer(self: &Rc<Self>) {
         while let Some(completion) = self.next_end().await {
             self.end(completion);
             while let Some(completion) = self.queue.pop() {
                 self.end(completion);
             }
-            if self.ring.borrow().is_some() && self.take_turn(lane) {
-                lane.pause().await;
+            if self.ring.borrow().is_some() && self.take_turn() {
+                self.lane.pause().await;
             }
         }
     }
@@ -510,7 +510,8 @@ impl<V: VolumePart + 'static> Connection<V> {
     /// the request came that way.
     fn send(&self, parts: &[&[u8]]) {
         if self.ring.borrow_mut().as_mut().is_some_and(|ring| ring.answer(parts)) {
-            return;
+            let data = parts[1..].iter().map(|part| part.len()).sum();
+            return self.lane.count_copy(data);
         }
         let slices: Vec<IoSlice<'_>> = parts.iter().map(|part| IoSlice::new(part)).collect();
         match rustix::io::writev(&self.device, &slices) {

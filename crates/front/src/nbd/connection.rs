@@ -326,6 +326,7 @@ impl<V: VolumePart + 'static, K: Place + 'static> Connection<V, K> {
     ) -> ControlFlow<(), Option<Writing>> {
         let taken = self.state.borrow_mut().session.take_payload(input);
         write.payload.put(write.filled, taken);
+        self.lane.count_copy(taken.len());
         write.filled += taken.len();
         let length = write.payload.len();
         if length - write.filled >= DIRECT_BYTES && self.transport.is_plain() {

@@ -512,6 +512,7 @@ impl<V: VolumePart + 'static> Ring<V> {
                 let mut copy = |to: &mut [u8]| copied = plain.data.read(plain.memory.guest(), to);
                 from.fill(0..bytes, &mut copy);
                 copied?;
+                self.lane.count_copy(bytes);
                 let range = bytes_of(sector, bytes as u64 / SECTOR_BYTES);
                 self.write(plain, range, engine::Request::Write { sector, from, fua })?;
             }
@@ -661,6 +662,7 @@ impl<V: VolumePart + 'static> Ring<V> {
         if let (Status::Ok, Some(payload)) = (status, payload) {
             let read = payload.stable().expect("a read that has ended fills nothing more");
             data.write(memory.guest(), read)?;
+            self.lane.count_copy(read.len());
         }
         status.write(memory.guest(), at)?;
         self.tell_guest(head, bytes as u32 + 1)

@@ -32,17 +32,21 @@ pub(crate) struct ServedArray {
 
 impl ServedArray {
     pub(crate) fn new() -> ServedArray {
+        ServedArray::of(Level::Raid5, 3)
+    }
+
+    pub(crate) fn of(level: Level, members: u16) -> ServedArray {
         let config = LanesConfig { count: 2, ..LanesConfig::default() };
         let lanes = Arc::new(Lanes::start(config).expect("lanes"));
         let open = |_| lanes.members().open("ram:16M", OpenMode::RUN).expect("memory");
-        let devices: Vec<NewDevice> = (0..3)
+        let devices: Vec<NewDevice> = (0..members)
             .map(open)
             .map(|(id, info)| NewDevice { id, info, flags: MemberFlags::default() })
             .collect();
         let places = devices.iter().cloned().map(Some).collect();
         let mut uuids = 1..;
-        let device_uuid = || Uuid([uuids.next().expect("three members"); 16]);
-        let plan = create::plan(&creation(), places, 0, device_uuid).expect("a plan");
+        let device_uuid = || Uuid([uuids.next().expect("few members"); 16]);
+        let plan = create::plan(&creation(level, members), places, 0, device_uuid).expect("a plan");
         lanes
             .call(LaneId(0), async move |lane, _| create::write(&lane, &plan).await)
             .expect("written");
@@ -61,7 +65,13 @@ impl ServedArray {
         Exports::new(vec![Export::of_array("r5", &status)]).expect("valid")
     }
 
-    fn serve(&mut self, name: &str, options: &str) -> std::path::PathBuf {
+    /// Bytes that all lanes have copied in memory.
+    pub(crate) fn copied_bytes(&self) -> u64 {
+        let lanes = (0..self.lanes.count() as u16).map(LaneId);
+        lanes.map(|id| self.lanes.call(id, async |lane, _| lane.traffic().copied_bytes)).sum()
+    }
+
+    pub(crate) fn serve(&mut self, name: &str, options: &str) -> std::path::PathBuf {
         let exports = self.exports();
         let path = self.folder.path().join(name);
         let address = format!("nbd:unix:{}{options}", path.display());
@@ -86,15 +96,20 @@ impl ServedArray {
     }
 }
 
-fn creation() -> Creation {
+fn creation(level: Level, members: u16) -> Creation {
     Creation {
         name: SetName::new("r5").expect("short"),
         uuid: Uuid([9; 16]),
         version: MetadataVersion::V1_2,
-        level: Level::Raid5,
-        layout: 2,
-        chunk_sectors: 128,
-        raid_disks: 3,
+        level,
+        layout: match level {
+            Level::Raid4 | Level::Raid5 | Level::Raid6 => 2,
+            // Two copies, near.
+            Level::Raid10 => 0x102,
+            _ => 0,
+        },
+        chunk_sectors: if level.has_chunks() { 128 } else { 0 },
+        raid_disks: members,
         size_sectors: None,
         data_offset_sectors: None,
         bitmap: BitmapRequest::None,

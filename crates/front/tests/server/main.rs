@@ -8,6 +8,7 @@ mod blocking;
 #[path = "../common/certificates.rs"]
 mod certificates;
 mod client;
+mod copies;
 mod memory;
 mod tls;
 mod vhost_user;

@@ -23,15 +23,18 @@ const DEPTH: usize = 64;
 const BYTES: usize = 8 << 10;
 
 /// An array with one more front.
-struct Served {
-    array: ServedArray,
+pub(crate) struct Served {
+    pub(crate) array: ServedArray,
     server: Server,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Served {
     fn new() -> Served {
-        let array = ServedArray::new();
+        Served::on(ServedArray::new())
+    }
+
+    pub(crate) fn on(array: ServedArray) -> Served {
         let path = array.folder.path().join("guest.sock");
         let address = Address::parse(&format!("vhost-user:{}", path.display()));
         let listener = Listener::bind(&address.expect("an address")).expect("listening");
@@ -41,7 +44,7 @@ impl Served {
         Served { array, server: server.expect("a thread"), path }
     }
 
-    fn end(self) {
+    pub(crate) fn end(self) {
         self.server.close(PATIENCE).expect("closed");
         drop(self.server);
         self.array.end();
