@@ -122,7 +122,7 @@ kernel: outside
 	@$(GROUP) kernel 120 $(TWO_OUTSIDE) kernel::
 
 clients: outside
-	@$(GROUP) clients 120 $(OUTSIDE) clients::
+	@$(GROUP) clients 180 $(OUTSIDE) clients::
 
 # File systems and I/O on mounted arrays and their block devices. Needs root, and says SKIPPED without.
 mounts: outside

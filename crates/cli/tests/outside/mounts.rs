@@ -190,6 +190,69 @@ fn fio_verifies_what_it_wrote_to_the_file_while_a_member_comes_back() {
     mounted.finish();
 }
 
+/// FUSE over io_uring on this host, for mounts that begin while this lives.
+struct Offered;
+
+impl Offered {
+    const PLACE: &str = "/sys/module/fuse/parameters/enable_uring";
+
+    /// None where the kernel cannot, or offers it anyway.
+    fn new() -> Option<Self> {
+        let is_off = fs::read_to_string(Self::PLACE).is_ok_and(|word| word.trim() == "N");
+        if !is_off || fs::write(Self::PLACE, "Y").is_err() {
+            println!("SKIPPED: this needs root, and Linux 6.14 with {} at N", Self::PLACE);
+            return None;
+        }
+        Some(Self)
+    }
+}
+
+impl Drop for Offered {
+    fn drop(&mut self) {
+        let _ = fs::write(Self::PLACE, "N");
+    }
+}
+
+/// The rings that the processes of an array have.
+fn rings_of(mounted: &Mounted) -> usize {
+    let open = |process: Pid| fs::read_dir(format!("/proc/{}/fd", process.as_raw_pid()));
+    let files = mounted.mdspace.processes().into_iter().flat_map(open).flatten().flatten();
+    let is_ring = |leads: &PathBuf| leads == Path::new("anon_inode:[io_uring]");
+    files.filter_map(|file| fs::read_link(file.path()).ok()).filter(is_ring).count()
+}
+
+#[test]
+fn what_comes_through_io_uring_is_verified_and_outlives_a_kill() {
+    let Some(offered) = Offered::new() else { return };
+    let mounted = Mounted::start("ring", "fuse:DIR").expect("root has it all");
+    drop(offered);
+    // Of the two lanes, and of the mount on each of them.
+    until("the rings of the mount", || rings_of(&mounted) == 4);
+    verified(&mounted, &mounted.file(), "libaio");
+    let file = OpenOptions::new().read(true).write(true).open(mounted.file()).expect("a file");
+    let bytes = Pattern { seed: 7 }.bytes(0, MIB / SECTOR as u64, 1);
+    file.write_all_at(&bytes, 5 * MIB + 77).expect("written");
+    punch(&file, 5 * MIB + 4096, 8192);
+    file.sync_all().expect("durable");
+    let mut read = vec![1; bytes.len()];
+    file.read_exact_at(&mut read, 5 * MIB + 77).expect("read");
+    let hole = 4096 - 77..4096 - 77 + 8192;
+    assert!(read[hole.clone()].iter().all(|byte| *byte == 0));
+    assert!(read[..hole.start] == bytes[..hole.start] && read[hole.end..] == bytes[hole.end..]);
+    mounted.mdspace.kill();
+    until("a read of what nobody serves ends", || file.read_exact_at(&mut read, 0).is_err());
+    drop(file);
+    until("nothing is mounted", || !mounted.is_mounted());
+    mounted.assemble("fuse:DIR");
+    assert_eq!(rings_of(&mounted), 2, "the kernel offers none any more");
+    let file = OpenOptions::new().read(true).open(mounted.file()).expect("a file");
+    file.read_exact_at(&mut read, 5 * MIB + 77).expect("read");
+    assert!(read[..hole.start] == bytes[..hole.start] && read[hole.end..] == bytes[hole.end..]);
+    drop(file);
+    mounted.mdspace.settle(&mounted.name);
+    mounted.finish();
+}
+
 /// A write of a part of a block waits for its turn with its bytes, which count as others do.
 #[test]
 fn writes_of_parts_of_blocks_that_wait_are_limited_in_bytes() {

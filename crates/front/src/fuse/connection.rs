@@ -51,6 +51,8 @@ pub(super) struct Connection<V> {
     io: LaneIo,
     device: Socket,
     ring: RefCell<Option<Ring>>,
+    /// When the ring last gave requests, and before that.
+    taken: Cell<[Time; 2]>,
     volume: Rc<V>,
     /// Where the engine's completions arrive.
     queue: Rc<Queue>,
@@ -113,6 +115,7 @@ impl<V: VolumePart + 'static> Connection<V> {
             io: io.clone(),
             device,
             ring: RefCell::default(),
+            taken: Cell::default(),
             volume,
             queue: Queue::new(),
             under_way: RefCell::default(),
@@ -320,24 +323,24 @@ impl<V: VolumePart + 'static> Connection<V> {
         };
         let signalled = ring.signalled().clone();
         *self.ring.borrow_mut() = Some(ring);
-        let (mut last, mut polling_pays) = (self.now(), false);
         while !self.presence.is_over() && !self.with_ring(|ring| ring.is_over()) {
-            if self.take_turn() {
-                let now = self.now();
-                polling_pays = now.since(last) < POLL_FOR;
-                last = now;
+            if self.take_turn() || self.polling_pays() {
                 self.lane.pause().await;
-            } else if polling_pays && self.now().since(last) < POLL_FOR {
-                self.lane.pause().await;
-            } else {
-                self.with_ring(|ring| ring.heard());
-                if !self.take_turn() {
-                    let ready = self.io.poll(&signalled, POLLIN, None);
-                    // What it says, the next turn finds.
-                    let _ = self.presence.unless_over_at_ring(ready).await;
-                }
+                continue;
+            }
+            self.with_ring(|ring| ring.heard());
+            if !self.take_turn() {
+                let ready = self.io.poll(&signalled, POLLIN, None);
+                // What it says, the next turn finds.
+                let _ = self.presence.unless_over_at_ring(ready).await;
             }
         }
+    }
+
+    /// Whether the next requests are likely to come sooner than a sleep is over.
+    fn polling_pays(&self) -> bool {
+        let [before, last] = self.taken.get();
+        last.since(before) < POLL_FOR && self.now().since(last) < POLL_FOR
     }
 
     fn now(&self) -> Time {
@@ -363,6 +366,10 @@ impl<V: VolumePart + 'static> Connection<V> {
                     break;
                 }
             }
+        }
+        if has_taken {
+            let [_, last] = self.taken.get();
+            self.taken.set([last, self.now()]);
         }
         has_taken
     }

@@ -6,7 +6,7 @@
 //! when the ring still has a client. No member ever writes to guest memory.
 
 use std::cell::{Cell, RefCell};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::VecDeque;
 use std::fmt::Debug;
 use std::fs::File;
 use std::future::{Future, poll_fn};
@@ -169,7 +169,7 @@ pub(super) struct Ring<V> {
     ends: Rc<engine::Queue>,
     under_way: RefCell<Tags<UnderWay>>,
     /// Heads of what was taken and not answered.
-    heads: RefCell<BTreeSet<u16>>,
+    heads: RefCell<Heads>,
     own_bytes: Cell<usize>,
     /// Something was answered since the last signal.
     has_answered: Cell<bool>,
@@ -249,7 +249,7 @@ impl<V: VolumePart + 'static> Ring<V> {
             taking_ended: Cell::new(false),
             ends: engine::Queue::new(),
             under_way: RefCell::default(),
-            heads: RefCell::default(),
+            heads: RefCell::new(Heads::new(setup.size)),
             own_bytes: Cell::new(0),
             // A process before this one may have died between an answer and its signal. One too many does no harm.
             has_answered: Cell::new(true),
@@ -409,7 +409,7 @@ impl<V: VolumePart + 'static> Ring<V> {
         if head >= self.queue.borrow().size() {
             return Err(BadChain::Index(head).into());
         }
-        match self.heads.borrow().contains(&head) {
+        match self.heads.borrow().contains(head) {
             true => Err(Trouble::Twice(head)),
             false => Ok(head),
         }
@@ -449,7 +449,7 @@ impl<V: VolumePart + 'static> Ring<V> {
         self.heads.borrow_mut().insert(head);
         let begun = self.try_to_begin(head).await;
         if !matches!(begun, Ok(Some(_))) {
-            self.heads.borrow_mut().remove(&head);
+            self.heads.borrow_mut().remove(head);
         }
         begun.map(Option::unwrap_or_default)
     }
@@ -587,6 +587,36 @@ impl<V: VolumePart + 'static> Ring<V> {
     }
 }
 
+/// The heads of chains that are under way. All of them are indices of the ring.
+struct Heads {
+    is_under_way: Vec<bool>,
+    count: usize,
+}
+
+impl Heads {
+    fn new(size: u16) -> Heads {
+        Heads { is_under_way: vec![false; size.into()], count: 0 }
+    }
+
+    fn contains(&self, head: u16) -> bool {
+        self.is_under_way[usize::from(head)]
+    }
+
+    fn insert(&mut self, head: u16) {
+        let before = std::mem::replace(&mut self.is_under_way[usize::from(head)], true);
+        self.count += usize::from(!before);
+    }
+
+    fn remove(&mut self, head: u16) {
+        let before = std::mem::replace(&mut self.is_under_way[usize::from(head)], false);
+        self.count -= usize::from(before);
+    }
+
+    fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+}
+
 fn bytes_of(sector: u64, sectors: u64) -> Range<u64> {
     sector * SECTOR_BYTES..(sector + sectors) * SECTOR_BYTES
 }
@@ -654,7 +684,7 @@ impl<V: VolumePart + 'static> Ring<V> {
         let UnderWay { head, memory, data, status: at, payload, whole, held } = under_way;
         drop(whole);
         self.release(held);
-        self.heads.borrow_mut().remove(&head);
+        self.heads.borrow_mut().remove(head);
         if self.is_abandoned() {
             self.answering.wake();
             return Ok(());

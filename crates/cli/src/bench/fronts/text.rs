@@ -22,10 +22,16 @@ pub(super) fn text(report: &Report) -> String {
             let _ = writeln!(text, "not measured: {why}");
         }
     }
-    text + "\nOurs and theirs take turns; figures are medians, a ratio that of neighbours, with its spread. Members are in \
-            memory, RAID0 of\ntwo; of vhost-user-blk both sides have a disk of zeroes (null:, null-co), so that only the \
-            fronts differ. Clients: fio\n(nbd, libaio with direct I/O), and blkio, which looks for ends all the time.\n"
+    text + NOTE
 }
+
+const NOTE: &str = "
+Ours and theirs take turns; figures are medians, a ratio that of neighbours, with its spread. Members are in memory, RAID0
+of two; of vhost-user-blk both sides have a disk of zeroes (null:, null-co), so that the fronts alone differ. Clients: fio
+(nbd, libaio with direct I/O), and blkio, which looks for ends all the time.
+Copies of payload for each byte of a healthy read, on every level: NBD 1, a file 1, and 2 through io_uring, by the kernel or
+ours; vhost-user-blk 1. A test counts ours (crates/front/tests/server/copies.rs).
+";
 
 fn row_text(text: &mut String, row: &Row) {
     let rate = |rate: Option<Ratio>| rate.map_or("-".to_owned(), |rate| count(rate.median));

@@ -8,7 +8,7 @@ const ROWS: usize = 12;
 #[test]
 fn bench_fronts_prints_each_row_or_says_why_not() {
     let mdspace = Mdspace::new();
-    let printed = mdspace.succeed(&["bench", "fronts", "--quick", "--runtime=0.5", "--json"]);
+    let printed = mdspace.succeed(&["bench", "fronts", "--quick", "--runtime=0.1", "--json"]);
     let report: serde_json::Value = serde_json::from_str(&printed).expect("one object");
     let rows = report["rows"].as_array().expect("a list");
     assert_eq!(rows.len(), ROWS, "{printed}");
