@@ -16,6 +16,7 @@ use mdspace_front::loop_device::LoopDevice;
 use mdspace_front::nbd::{Exports, Server, ServerLimits, SharedAddress};
 use mdspace_front::vhost_user;
 use mdspace_front::volume::Volume;
+use mdspace_io::IoChoice;
 
 use super::block_device::BlockDevice;
 use super::broker;
@@ -180,7 +181,10 @@ impl Prepared {
                 let failed = |error| Failure::new(what(), error, "see `mdspace doctor`");
                 let exports = exports.at(&address);
                 let (uid, gid) = (rustix::process::geteuid(), rustix::process::getegid());
-                let session = Session::new(exports, uid.as_raw(), gid.as_raw());
+                let mut session = Session::new(exports, uid.as_raw(), gid.as_raw());
+                if IoChoice::from_env() == Ok(IoChoice::Preadv) {
+                    session = session.without_ring();
+                }
                 let (block_bytes, read_only) = (session.block_bytes(), session.is_read_only());
                 let path = directory.join(name.to_string());
                 let mount = Mount::new(&directory).map_err(failed)?;

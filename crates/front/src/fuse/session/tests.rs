@@ -50,7 +50,9 @@ fn wanted(session: &Session, message: &[u8]) -> Wanted {
 
 /// The errno of an answer, and its body.
 fn answered(wanted: Wanted) -> (i32, Vec<u8>) {
-    let Wanted::Answer(answer) = wanted else { panic!("no answer: {wanted:?}") };
+    let (Wanted::Answer(answer) | Wanted::Begin { answer, .. }) = wanted else {
+        panic!("no answer: {wanted:?}")
+    };
     let (header, body) = split::<OutHeader>(&answer, 0).expect("a header");
     assert_eq!((header.length as usize, header.unique), (answer.len(), 9));
     (-header.error, body.to_vec())
@@ -82,6 +84,29 @@ fn the_kernel_is_offered_what_is_served_and_nothing_that_it_does_not_know() {
     let ancient = InitIn { minor: 8, ..init };
     let refused = session().parse(&message(opcode::INIT, 0, ancient.as_bytes()));
     assert_eq!(refused, Err(Broken::Version(7, 8)));
+}
+
+#[test]
+fn both_go_on_with_a_ring_where_both_have_one() {
+    let begun = |session: &Session, flags: u32, flags_2: u32| {
+        let init = InitIn { major: 7, minor: 42, max_readahead: 4096, flags };
+        let extension = InitExtension { flags_2, ..InitExtension::default() };
+        let arguments = [init.as_bytes(), extension.as_bytes()].concat();
+        let wanted = wanted(session, &message(opcode::INIT, 0, &arguments));
+        let Wanted::Begin { is_over_ring, .. } = wanted else { panic!("{wanted:?}") };
+        let (_, body) = answered(wanted);
+        let (out, _) = split::<InitOut>(&body, 0).expect("whole");
+        assert_eq!(out.flags & init_flag::EXTENDED != 0, is_over_ring);
+        assert_eq!(out.flags_2, if is_over_ring { init_flag::OVER_RING } else { 0 });
+        let bytes_max = if is_over_ring { RING_BYTES_MAX } else { WRITE_BYTES_MAX };
+        assert_eq!(out.max_write as usize, bytes_max);
+        assert_eq!(usize::from(out.max_pages) * PAGE_BYTES, bytes_max);
+        is_over_ring
+    };
+    assert!(begun(&session(), init_flag::EXTENDED, init_flag::OVER_RING));
+    assert!(!begun(&session(), init_flag::EXTENDED, !init_flag::OVER_RING));
+    assert!(!begun(&session(), !init_flag::EXTENDED, init_flag::OVER_RING));
+    assert!(!begun(&session().without_ring(), init_flag::EXTENDED, init_flag::OVER_RING));
 }
 
 #[test]
