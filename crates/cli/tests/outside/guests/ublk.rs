@@ -59,8 +59,8 @@ fn a_file_system_on_a_ublk_device_keeps_what_fio_verifies_while_a_member_fails()
         status=0; mdspace stop a >/dev/null 2>&1 || status=$?
         [ $status = 1 ] || { echo "a stop of a mounted device: $status"; exit 1; }
 
-        fio_verify /run/mnt/one 12M --ioengine=io_uring --loops=4 & first=$!
-        fio_verify /run/mnt/two 12M --ioengine=libaio --loops=4 & second=$!
+        fio_verify /run/mnt/one 12M --ioengine=io_uring --loops=8 & first=$!
+        fio_verify /run/mnt/two 12M --ioengine=libaio --loops=8 & second=$!
         sleep 1
         quietly mdspace fail a m1
         quietly mdspace remove a m1
