@@ -31,7 +31,7 @@ use crate::wait::Wait;
 use super::ring::Ring;
 use super::server::Presence;
 use super::session::{self, Wanted};
-use super::wire::MESSAGE_BYTES_MAX;
+use super::wire::{MESSAGE_BYTES_MAX, RING_BYTES_MAX};
 
 /// Messages that are read before other work of the lane gets its turn.
 const BATCH: usize = 64;
@@ -106,7 +106,7 @@ impl<V: VolumePart + 'static> Connection<V> {
     pub(super) fn start(
         lane: &Rc<Lane>,
         io: &LaneIo,
-        device: Socket,
+        (device, ring): (Socket, Option<Ring>),
         volume: Rc<V>,
         presence: Presence,
     ) {
@@ -129,7 +129,9 @@ impl<V: VolumePart + 'static> Connection<V> {
         let (receiving, at_ring) = (connection.clone(), connection.clone());
         lane.spawn(connection.writes.watch());
         lane.spawn(async move { receiving.receive().await });
-        lane.spawn(async move { at_ring.serve_ring().await });
+        if let Some(ring) = ring {
+            lane.spawn(async move { at_ring.serve_ring(ring).await });
+        }
         lane.spawn(async move { connection.answer().await });
     }
 
@@ -310,18 +312,18 @@ impl<V: VolumePart + 'static> Connection<V> {
 /// The ring.
 impl<V: VolumePart + 'static> Connection<V> {
     /// Serves the ring, where the kernel takes one, until it ends.
-    async fn serve_ring(self: &Rc<Self>) {
+    async fn serve_ring(self: &Rc<Self>, mut ring: Ring) {
         if !self.presence.rings_begin().await {
             return;
         }
-        let ring = match Ring::new(self.device.as_fd(), self.presence.share()) {
-            Ok(ring) => ring,
-            // Not all queues have entries then: the kernel goes on with `/dev/fuse`.
+        let signalled = match ring.begin(self.device.as_fd()) {
+            Ok(signalled) => signalled,
+            // The kernel would wait for the entries for ever.
             Err(error) => {
-                return tracing::warn!(%error, "a mount is served without io_uring, slower");
+                tracing::error!(%error, "a ring of a mount does not begin: the mount is given up");
+                return self.presence.give_up();
             }
         };
-        let signalled = ring.signalled().clone();
         *self.ring.borrow_mut() = Some(ring);
         while !self.presence.is_over() && !self.with_ring(|ring| ring.is_over()) {
             if self.take_turn() || self.polling_pays() {
@@ -358,7 +360,7 @@ impl<V: VolumePart + 'static> Connection<V> {
         while let Some(arrived) = self.with_ring(Ring::next) {
             has_taken = true;
             match self.with_ring(|ring| self.presence.session().parse(ring.message(&arrived))) {
-                Ok(request) => self.execute(request, |range| {
+                Ok(request) => self.execute(fitting(request), |range| {
                     self.with_ring(|ring| self.payload_of(&ring.message(&arrived)[range]))
                 }),
                 Err(broken) => {
@@ -526,6 +528,19 @@ impl<V: VolumePart + 'static> Connection<V> {
             Ok(_) | Err(Errno::NOENT | Errno::NODEV) => {}
             Err(error) => tracing::warn!(%error, "the kernel does not take an answer"),
         }
+    }
+}
+
+/// The request, where its answer has room in an entry of a ring. The kernel was told how much that is.
+fn fitting(request: session::Request) -> session::Request {
+    match request {
+        session::Request { unique, wanted: Wanted::Read { length, .. } }
+            if length > RING_BYTES_MAX =>
+        {
+            let answer = session::error(unique, Errno::INVAL);
+            session::Request { unique, wanted: Wanted::Answer(answer) }
+        }
+        request => request,
     }
 }
 

@@ -12,7 +12,7 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::ptr::NonNull;
 
 use io_uring::squeue::Entry128;
@@ -46,8 +46,8 @@ pub(super) struct Share {
 pub(super) struct Ring {
     uring: IoUring<Entry128>,
     /// An eventfd, which the kernel signals when there may be something to do.
-    signalled: Socket,
-    /// Of `/dev/fuse`.
+    signalled: OwnedFd,
+    /// Of `/dev/fuse`, once it has begun.
     device: i32,
     /// It goes after the ring: no request is put there any more.
     entries: Vec<Entry>,
@@ -73,9 +73,9 @@ pub(super) struct Arrived {
 }
 
 impl Ring {
-    /// A ring with entries for this share of all queues, which the kernel gets with the next [`turn`](Self::turn). An
-    /// error says why this kernel has none.
-    pub(super) fn new(device: BorrowedFd<'_>, share: Share) -> io::Result<Ring> {
+    /// A ring with entries for this share of all queues, for the thread that [begins](Self::begin) it. Made before the kernel
+    /// is told that there is one: from then on it waits until all queues have entries.
+    pub(super) fn new(share: Share) -> io::Result<Ring> {
         let cpus = possible_cpus()?;
         let depth = depth(cpus);
         let queues = (0..cpus).filter(|cpu| cpu % share.lanes == share.lane);
@@ -83,23 +83,25 @@ impl Ring {
         let entries: Vec<Entry> =
             queues.map(|queue| Entry { queue, memory: Memory::new() }).collect();
         let mut builder = IoUring::builder();
-        // The kernel puts requests into memory when this thread enters the ring, and at no other time.
-        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag();
+        // The kernel puts requests into memory when the lane's thread enters the ring, and at no other time.
+        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_r_disabled();
         builder.dontfork().setup_clamp().setup_submit_all();
         let uring = builder.build(entries.len().max(1) as u32)?;
         // The ring's own descriptor tells its poller nothing of requests that wait for this thread's entering.
         let signalled = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         uring.submitter().register_eventfd(signalled.as_raw_fd())?;
-        let signalled = Socket::polled(signalled);
-        let (device, taken) = (device.as_raw_fd(), HashMap::with_capacity(entries.len()));
-        let mut ring = Ring { uring, signalled, device, entries, taken, is_over: false };
-        (0..ring.entries.len()).for_each(|index| ring.register(index));
-        Ok(ring)
+        let (device, taken) = (-1, HashMap::with_capacity(entries.len()));
+        Ok(Ring { uring, signalled, device, entries, taken, is_over: false })
     }
 
-    /// It is readable where the kernel has signalled something since the last [`heard`](Self::heard).
-    pub(super) fn signalled(&self) -> &Socket {
-        &self.signalled
+    /// Makes it this thread's, and gives the kernel the entries with the next [`turn`](Self::turn). Gives what is readable
+    /// where the kernel has signalled something since the last [`heard`](Self::heard).
+    pub(super) fn begin(&mut self, device: BorrowedFd<'_>) -> io::Result<Socket> {
+        let signalled = Socket::polled(self.signalled.try_clone()?);
+        self.uring.submitter().register_enable_rings()?;
+        self.device = device.as_raw_fd();
+        (0..self.entries.len()).for_each(|index| self.register(index));
+        Ok(signalled)
     }
 
     /// Takes note of the kernel's signals: a turn follows.
@@ -225,6 +227,12 @@ impl Ring {
     }
 }
 
+/// Whether the kernel offers rings to mounts that begin now.
+pub(super) fn is_offered() -> bool {
+    let told = fs::read_to_string("/sys/module/fuse/parameters/enable_uring");
+    told.is_ok_and(|told| told.starts_with('Y'))
+}
+
 /// The CPUs that the kernel has a queue for: those that may ever be there.
 fn possible_cpus() -> io::Result<usize> {
     let text = fs::read_to_string("/sys/devices/system/cpu/possible")?;
@@ -247,6 +255,9 @@ fn set_length(entry: &mut Entry128, length: u32) {
         std::ptr::from_mut(entry).cast::<u8>().add(LENGTH_AT).cast::<u32>().write_unaligned(length);
     }
 }
+
+// SAFETY: the memory is this one's alone, and the kernel touches it for the ring's thread only.
+unsafe impl Send for Memory {}
 
 impl Memory {
     /// Where the kernel finds the two parts of the memory, in the memory: behind the header.

@@ -1,6 +1,7 @@
 //! A mount that is served: its lanes, and the programs that have the file open.
 
 use std::future::{Future, poll_fn};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, Once, PoisonError};
@@ -16,7 +17,7 @@ use crate::wait::SharedWait;
 
 use super::connection::Connection;
 use super::mount::{Mount, MountError};
-use super::ring::Share;
+use super::ring::{self, Ring, Share};
 use super::session::Session;
 
 /// A running mount. Dropping it unmounts without a wait.
@@ -67,6 +68,8 @@ impl FuseServer {
         volume: &V,
     ) -> Result<FuseServer, MountError> {
         let lanes = volume.lane_count();
+        let rings = rings(&session, lanes);
+        let session = if rings.is_empty() { session.without_ring() } else { session };
         let devices = mount.take_devices(lanes)?;
         let shared = Arc::new(Shared {
             session,
@@ -78,11 +81,13 @@ impl FuseServer {
             serving: Mutex::new(lanes),
             lane_left: Condvar::new(),
         });
+        let mut rings = rings.into_iter();
         for (id, device) in volume.lane_ids().zip(devices) {
             let presence = Presence { lane: id.0.into(), shared: shared.clone() };
+            let ring = rings.next();
             volume.run_on(id, move |part, lane, io| {
-                let device = Socket::polled(device);
-                Connection::start(lane, io, device, part.clone(), presence);
+                let ends = (Socket::polled(device), ring);
+                Connection::start(lane, io, ends, part.clone(), presence);
             });
         }
         Ok(FuseServer { mount, unmounted: Once::new(), shared })
@@ -124,6 +129,19 @@ impl FuseServer {
             _ => Err(InUse { mount: self.directory().display().to_string() }),
         }
     }
+}
+
+/// A ring for each lane; none where the kernel offers none, or not all can be made.
+fn rings(session: &Session, lanes: usize) -> Vec<Ring> {
+    if !session.takes_ring() || !ring::is_offered() {
+        return Vec::new();
+    }
+    let rings: io::Result<Vec<Ring>> =
+        (0..lanes).map(|lane| Ring::new(Share { lane, lanes })).collect();
+    rings.unwrap_or_else(|error| {
+        tracing::warn!(%error, "a mount is served without io_uring, slower");
+        Vec::new()
+    })
 }
 
 impl FuseServer {
@@ -174,11 +192,6 @@ impl Presence {
     /// Ends the mount on every lane: the kernel cannot be understood.
     pub(super) fn give_up(&self) {
         self.shared.close();
-    }
-
-    /// Which queues of the kernel this lane serves.
-    pub(super) fn share(&self) -> Share {
-        Share { lane: self.lane, lanes: self.shared.at_ring.len() }
     }
 
     /// Says to every lane that the kernel takes entries of rings now.

@@ -132,6 +132,11 @@ impl Session {
         Session { takes_ring: false, ..self }
     }
 
+    /// Whether requests may come through a ring.
+    pub(super) fn takes_ring(&self) -> bool {
+        self.takes_ring
+    }
+
     /// The file that is served.
     pub fn file(&self) -> &Export {
         &self.exports.as_slice()[0]
