@@ -72,17 +72,24 @@ fn a_member_is_listed_before_its_server_is_asked_and_until_it_is_closed() {
         bytes.extend(crate::nbd_wire::OPTION_MAGIC.to_be_bytes());
         bytes.extend([0, 1]);
         client.write_all(&bytes).expect("the greeting");
-        let mut head = [0; 24];
-        client.read_exact(&mut head).expect("flags, an option and the length of a name");
-        let mut name = vec![0; usize::from(head[23]) + 2];
-        client.read_exact(&mut name).expect("the name");
-        name.truncate(name.len() - 2);
-        let mut reply = crate::nbd_wire::OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
-        reply.extend(crate::nbd_wire::option::INFO.to_be_bytes());
-        reply.extend(crate::nbd_wire::option_reply::ERR_UNKNOWN.to_be_bytes());
-        reply.extend([0, 0, 0, 13]);
-        reply.extend(b"x-mdspace:yes");
-        client.write_all(&reply).expect("the answer");
+        client.read_exact(&mut [0; 4]).expect("the client's flags");
+        // First it says which export the question is about.
+        let mut names = ["b", QUESTION].map(|begin| {
+            let mut head = [0; 20];
+            client.read_exact(&mut head).expect("an option and the length of a name");
+            let mut name = vec![0; usize::from(head[19]) + 2];
+            client.read_exact(&mut name).expect("the name");
+            name.truncate(name.len() - 2);
+            assert!(name.starts_with(begin.as_bytes()), "{name:?}");
+            let mut reply = crate::nbd_wire::OPTION_REPLY_MAGIC.to_be_bytes().to_vec();
+            reply.extend(crate::nbd_wire::option::INFO.to_be_bytes());
+            reply.extend(crate::nbd_wire::option_reply::ERR_UNKNOWN.to_be_bytes());
+            reply.extend([0, 0, 0, 13]);
+            reply.extend(b"x-mdspace:yes");
+            client.write_all(&reply).expect("the answer");
+            name
+        });
+        let name = std::mem::take(&mut names[1]);
         String::from_utf8(name).expect("a text")
     });
     assert_eq!(answer(&lineage, &[1]), Answer::Yes);
