@@ -1,7 +1,10 @@
 //! What a front end serves: an array, or anything that takes the same requests.
 
+use std::io;
 use std::ops::Range;
 use std::rc::Rc;
+use std::sync::mpsc::{self, Receiver};
+use std::time::Duration;
 
 use mdspace_engine::array::ArrayLane;
 use mdspace_engine::lane::{Lane, LaneId};
@@ -56,6 +59,26 @@ pub trait VolumePart {
     fn unit_sectors(&self) -> u64 {
         1
     }
+}
+
+/// How long a lane may take to answer.
+const LANE_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+
+/// Runs `ask` on a lane. Gives where it says what came of that.
+pub(crate) fn tell_lane<V: Volume, T: Send + 'static>(
+    volume: &V,
+    lane: LaneId,
+    ask: impl FnOnce(&Rc<V::Part>, &Rc<Lane>, &LaneIo) -> T + Send + 'static,
+) -> Receiver<T> {
+    let (say, said) = mpsc::channel();
+    volume.run_on(lane, move |part, lane, io| drop(say.send(ask(part, lane, io))));
+    said
+}
+
+/// What a lane says.
+pub(crate) fn heard<T>(said: &Receiver<T>) -> io::Result<T> {
+    let silent = |_| io::Error::other("a lane does not answer: the array may be stopping");
+    said.recv_timeout(LANE_ANSWERS_WITHIN).map_err(silent)
 }
 
 impl Volume for RunningArray {

@@ -5,27 +5,21 @@ use std::fs::File;
 use std::future::Future;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{self, Receiver};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use mdspace_engine::lane::{Lane, LaneId};
-use mdspace_io::LaneIo;
+use mdspace_engine::lane::LaneId;
 
 use crate::nbd::Exports;
 use crate::partial_writes::PartialWrites;
-use crate::volume::{Volume, VolumePart};
+use crate::volume::{Volume, VolumePart, heard, tell_lane};
 use crate::wait::SharedWait;
 
 use super::parameters::Shape;
 use super::queue::Queue;
 use super::request::Limits;
 use super::ring::QueueRing;
-
-/// How long a lane may take to answer before a device is given up that is being made.
-const LANE_ANSWERS_WITHIN: Duration = Duration::from_secs(30);
 
 /// Running queues. Dropping it gives the device up without waiting for them.
 #[derive(Debug)]
@@ -205,21 +199,4 @@ impl Drop for Presence {
         *self.shared.serving() -= 1;
         self.shared.queue_left.notify_all();
     }
-}
-
-/// Runs `ask` on a lane. Gives where it says what came of that.
-fn tell_lane<V: Volume, T: Send + 'static>(
-    volume: &V,
-    lane: LaneId,
-    ask: impl FnOnce(&Rc<V::Part>, &Rc<Lane>, &LaneIo) -> T + Send + 'static,
-) -> Receiver<T> {
-    let (say, said) = mpsc::channel();
-    volume.run_on(lane, move |part, lane, io| drop(say.send(ask(part, lane, io))));
-    said
-}
-
-/// What a lane says.
-fn heard<T>(said: &Receiver<T>) -> io::Result<T> {
-    let silent = |_| io::Error::other("a lane does not answer: the array may be stopping");
-    said.recv_timeout(LANE_ANSWERS_WITHIN).map_err(silent)
 }

@@ -42,16 +42,18 @@ pub(super) mod feature {
 pub(super) struct Disk {
     exports: Exports,
     pub(super) is_read_only: bool,
+    /// What is best written as a whole.
+    row_sectors: u64,
     /// Rings that a guest should use where its front end does not say how many.
     rings: u16,
 }
 
 impl Disk {
     /// The default export. It is read-only where its own word, or that of the array by now, says so.
-    pub(super) fn new(exports: &Exports, lanes: usize) -> Disk {
+    pub(super) fn new(exports: &Exports, row_sectors: u64, lanes: usize) -> Disk {
         let is_read_only = exports.as_slice()[0].read_only || exports.switch().is_on();
         let rings = u16::try_from(lanes).unwrap_or(u16::MAX);
-        Disk { exports: exports.clone(), is_read_only, rings }
+        Disk { exports: exports.clone(), is_read_only, row_sectors, rings }
     }
 
     fn export(&self) -> &Export {
@@ -115,7 +117,9 @@ impl Disk {
         let sizes = self.export().block_sizes;
         let block = self.block_bytes();
         let physical = block.max(PHYSICAL_BYTES_MIN);
-        let optimal_blocks = sizes.preferred().max(physical) / block;
+        let row_bytes = u32::try_from(self.row_sectors.saturating_mul(SECTOR_BYTES)).unwrap_or(0);
+        let chunk_blocks = sizes.preferred().max(physical) / block;
+        let optimal_blocks = row_bytes.max(physical) / block;
         let block_sectors = physical / SECTOR_BYTES as u32;
         let mut config = [0; CONFIG_BYTES];
         let mut put = |offset: usize, field: &[u8]| {
@@ -126,7 +130,8 @@ impl Disk {
         put(20, &block.to_le_bytes());
         // Exponent of the physical block in logical ones, and the first one that is aligned.
         put(24, &[(physical / block).ilog2() as u8, 0]);
-        put(26, &u16::try_from(optimal_blocks).unwrap_or(u16::MAX).to_le_bytes());
+        // The least that is written well is a chunk, the best a whole row.
+        put(26, &u16::try_from(chunk_blocks).unwrap_or(u16::MAX).to_le_bytes());
         put(28, &optimal_blocks.to_le_bytes());
         // The cache is written back: what must last is flushed.
         put(32, &[1]);

@@ -17,7 +17,7 @@ use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use mdspace_engine::lane::Lane;
+use mdspace_engine::lane::{Lane, LaneId};
 use mdspace_io::LaneIo;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::net::Shutdown;
@@ -29,7 +29,7 @@ use crate::listener::{ListenError, Listener, Renewable};
 use crate::nbd::{Budget, Exports};
 use crate::partial_writes::PartialWrites;
 use crate::peer;
-use crate::volume::{Volume, VolumePart};
+use crate::volume::{Volume, VolumePart, heard, tell_lane};
 
 use super::device::{Device, Lanes, Order};
 use super::disk::Disk;
@@ -65,6 +65,8 @@ struct Shared {
     address: Address,
     listener: Renewable,
     exports: Exports,
+    /// What is best written as a whole.
+    row_sectors: u64,
     budget: Budget,
     partial_writes: PartialWrites,
     closing: AtomicBool,
@@ -102,7 +104,7 @@ impl Keeper {
 
 impl Server {
     /// Serves the default export of `volume` at `listener`, on all of its lanes. All fronts of one volume have the same
-    /// `partial_writes`. Fails where the system gives no thread.
+    /// `partial_writes`. Fails where the system gives no thread, or a lane does not answer.
     pub fn start<V: Volume>(
         listener: Listener,
         exports: Exports,
@@ -111,10 +113,12 @@ impl Server {
         volume: &V,
     ) -> io::Result<Server> {
         let exports = exports.at(listener.address());
+        let row_sectors = heard(&tell_lane(volume, LaneId(0), |part, _, _| part.unit_sectors()))?;
         let shared = Arc::new(Shared {
             address: listener.address().clone(),
             listener: Renewable::new(listener),
             exports,
+            row_sectors,
             budget,
             partial_writes,
             closing: AtomicBool::new(false),
@@ -272,7 +276,7 @@ impl Shared {
         if self.is_closing() {
             line.disconnect();
         }
-        let disk = Disk::new(&self.exports, self.lanes.len());
+        let disk = Disk::new(&self.exports, self.row_sectors, self.lanes.len());
         let device = Arc::new(Mutex::new(Device::new(disk, line.clone(), self.clone())));
         let mut handler = BackendReqHandler::from_stream(socket, device.clone());
         let next = self.hear(&device, &mut handler, &line, listener);

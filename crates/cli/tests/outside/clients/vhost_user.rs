@@ -144,7 +144,8 @@ fn a_kernel_makes_a_file_system_on_its_disk_and_finds_it_whole() {
         "until [ -b /dev/vda ]; do sleep 0.1; done
          [ $(cat /sys/block/vda/serial) = disk ]
          [ $(cat /sys/block/vda/queue/write_cache | tr -d ' ') = writeback ]
-         [ $(cat /sys/block/vda/queue/optimal_io_size) = 65536 ]
+         [ $(cat /sys/block/vda/queue/minimum_io_size) = 65536 ]
+         [ $(cat /sys/block/vda/queue/optimal_io_size) = 131072 ]
          [ $(cat /sys/block/vda/queue/physical_block_size) = 4096 ]
          mkfs.ext4 -q /dev/vda
          mkdir /mnt/disk

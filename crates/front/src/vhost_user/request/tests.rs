@@ -19,7 +19,7 @@ fn disk(read_only: bool) -> Disk {
         trim: true,
         fast_zero: false,
     };
-    Disk::new(&Exports::new(vec![export]).expect("one export"), 1)
+    Disk::new(&Exports::new(vec![export]).expect("one export"), 1, 1)
 }
 
 /// A request of this type, with `bytes` of data, of which the first ones are `data`.
