@@ -132,7 +132,7 @@ impl Host {
         // Names of block devices are the whole host's.
         let name = format!("fronts-{}-{}", std::process::id(), self.begun.get());
         let member = format!("{member}:{MEMBER_MIB}M");
-        let words = ["create", &name, "--level=0", "--raid-devices=2", "--run"];
+        let words = ["create", &name, "--level=0", "--raid-devices=2", "--run", "--keep-nothing"];
         let serve = format!("--serve={front}");
         self.succeed("mdspace", &[&words[..], &[&serve, &member, &member]].concat())?;
         let mut stop = self.command("mdspace");
