@@ -41,7 +41,7 @@ pub(crate) use left::{is_left, is_served, release_left};
 const TRIES: usize = 200;
 const TRY_EVERY: Duration = Duration::from_millis(5);
 
-/// A device that this process serves. It stays when this is dropped: [`disconnect`] takes it away.
+/// A device that this process serves. It stays when this is dropped: [`take_away`](DriverDevice::take_away) ends it.
 #[derive(Debug)]
 pub struct NbdDevice {
     index: Index,
