@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 use std::ffi::OsStr;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -110,7 +110,7 @@ impl Host {
     fn start(&self, mut command: Command, is_ready: impl Fn() -> bool) -> Result<End, String> {
         let program = command.get_program().display().to_string();
         let log = self.new_path(".log");
-        let said = fs::File::create(&log).map_err(|error| error.to_string())?;
+        let said = File::create(&log).map_err(|error| error.to_string())?;
         let child = command.stdout(Stdio::null()).stderr(said).spawn();
         let mut child = child.map_err(|error| format!("{program}: {error}"))?;
         let begun = Instant::now();
@@ -163,9 +163,10 @@ impl Served {
         Ok(Self { target: Target::File(device), _alive: vec![stop] })
     }
 
-    pub(super) fn vhost_user(host: &Host) -> Result<Self, String> {
+    /// With members of this kind.
+    pub(super) fn vhost_user(host: &Host, member: &str) -> Result<Self, String> {
         let socket = host.new_path(".guest");
-        let (_, stop) = host.create(&format!("vhost-user:{}", socket.display()), "null")?;
+        let (_, stop) = host.create(&format!("vhost-user:{}", socket.display()), member)?;
         Ok(Self { target: Target::VhostUser(socket), _alive: vec![stop] })
     }
 }
@@ -206,10 +207,32 @@ impl Served {
         Ok(Self { target: Target::File(device.into()), _alive: alive })
     }
 
-    pub(super) fn storage_daemon(host: &Host) -> Result<Self, String> {
+    /// A disk of zeroes.
+    pub(super) fn storage_daemon_of_zeroes(host: &Host) -> Result<Self, String> {
+        let size = DISK_MIB << 20;
+        Self::storage_daemon(host, &format!("driver=null-co,read-zeroes=on,size={size}"))
+    }
+
+    /// A file in memory.
+    pub(super) fn storage_daemon_of_memory(host: &Host) -> Result<Self, String> {
+        let file = PathBuf::from(format!("/dev/shm/mdspace-fronts-{}", std::process::id()));
+        let made = File::create(&file).and_then(|made| made.set_len(DISK_MIB << 20));
+        made.map_err(|error| format!("{}: {error}", file.display()))?;
+        let mut remove = host.command("rm");
+        remove.arg(&file);
+        let remove = End::By(remove);
+        let mut served = Self::storage_daemon(
+            host,
+            &format!("driver=file,aio=io_uring,filename={}", file.display()),
+        )?;
+        served._alive.push(remove);
+        Ok(served)
+    }
+
+    fn storage_daemon(host: &Host, disk: &str) -> Result<Self, String> {
         host.want("qemu-storage-daemon", "qemu-utils")?;
         let socket = host.new_path(".qemu");
-        let disk = format!("driver=null-co,node-name=disk,read-zeroes=on,size={}", DISK_MIB << 20);
+        let disk = format!("{disk},node-name=disk");
         let export = format!(
             "type=vhost-user-blk,id=guest,node-name=disk,writable=on,num-queues=1,\
              addr.type=unix,addr.path={}",

@@ -27,8 +27,8 @@ pub(super) fn text(report: &Report) -> String {
 
 const NOTE: &str = "
 Ours and theirs take turns; figures are medians, a ratio that of neighbours, with its spread. Members are in memory, RAID0
-of two; of vhost-user-blk both sides have a disk of zeroes (null:, null-co), so that the fronts alone differ. Clients: fio
-(nbd, libaio with direct I/O), and blkio, which looks for ends all the time.
+of two, and qemu-storage-daemon has a file in /dev/shm; where both have a disk of zeroes (null:, null-co) the fronts
+alone differ. Clients: fio (nbd, libaio with direct I/O), and blkio, which looks for ends all the time.
 Copies of payload for each byte of a healthy read, on every level: NBD 1, a file 1, and 2 through io_uring, by the kernel or
 ours; vhost-user-blk 1. A test counts ours (crates/front/tests/server/copies.rs).
 ";

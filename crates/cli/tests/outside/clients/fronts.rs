@@ -3,7 +3,7 @@
 use crate::harness::Mdspace;
 
 /// Every front over its rival, reads and writes.
-const ROWS: usize = 12;
+const ROWS: usize = 14;
 
 #[test]
 fn bench_fronts_prints_each_row_or_says_why_not() {
