@@ -104,7 +104,7 @@ fn pieces(offset: u64, length: usize) -> impl Iterator<Item = Piece> {
 
 impl Filesystem for Ram {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        // What this kernel does not know, it does without.
+        // A kernel may refuse each of these. The program works without them.
         let _ = config.add_capabilities(InitFlags::FUSE_ASYNC_DIO);
         let _ = config.set_max_background(BACKGROUND_MAX);
         let _ = config.set_congestion_threshold(BACKGROUND_MAX);

@@ -334,7 +334,7 @@ fn a_device_of_the_nbd_driver_is_taken_away_by_its_own_array_alone() {
         }
         goes_on() { [ "$(readlink /dev/mdspace/a)" = /dev/nbd0 ]; }
 
-        # Somebody takes it away, and another program has its number.
+        # An operator disconnects it, and another program takes its number.
         quietly a create "${shape[@]}"
         goes_on
         quietly qemu-nbd --disconnect /dev/nbd0

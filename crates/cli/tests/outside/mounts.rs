@@ -240,7 +240,7 @@ fn what_comes_through_io_uring_is_verified_and_outlives_a_kill() {
     assert!(read[hole.clone()].iter().all(|byte| *byte == 0));
     assert!(read[..hole.start] == bytes[..hole.start] && read[hole.end..] == bytes[hole.end..]);
     mounted.mdspace.kill();
-    until("a read of what nobody serves ends", || file.read_exact_at(&mut read, 0).is_err());
+    until("a read of an unserved file ends", || file.read_exact_at(&mut read, 0).is_err());
     drop(file);
     until("nothing is mounted", || !mounted.is_mounted());
     mounted.assemble("fuse:DIR");

@@ -111,7 +111,7 @@ fn a_stop_by_force_of_a_quiet_array_leaves_it_clean() {
     }
 }
 
-/// Whoever drops an array without a stop finds it so. What was acknowledged is there.
+/// A process that abandons its array leaves it so. Acknowledged data is there.
 #[test]
 fn an_abandoned_array_ends_in_a_second_and_is_found_as_after_a_crash() {
     for (seed, shape) in (70..).zip(shapes::redundant()) {

@@ -106,7 +106,7 @@ quietly mdspace action data check --wait
 [ "$(mdspace get data mismatch_cnt)" = 0 ]
 count_reads "$(readlink -f /dev/disk/by-id/virtio-D1)"; [ $READS -gt $((240 << 11)) ]"#;
 
-/// With one disk less, which nobody has removed.
+/// A disk is missing after the reboot, and was not removed from the array.
 const DEGRADED: &str = r#"
 came_back
 says 'data: waits for a member'

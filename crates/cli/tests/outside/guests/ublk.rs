@@ -205,13 +205,13 @@ fn a_ublk_device_is_taken_away_by_its_own_array_alone() {
         a assemble
         [ "$(readlink /dev/mdspace/a)" = /dev/ublkb0 ]
 
-        # One that nobody uses goes with a start in another way.
+        # A start in another way removes an unused device.
         kill_process a
         quietly mdspace assemble a --serve=nbd:unix:/run/a.sock m{0,1}
         [ ! -e /dev/ublkb0 ] && [ ! -e /dev/ublkc0 ]
         stops a
 
-        # Somebody takes it away, and another array has its number.
+        # An operator deletes it, and another array takes its number.
         a assemble
         kill_process a
         rmmod ublk_drv
