@@ -3,6 +3,7 @@
 use std::fmt::{self, Write as _};
 
 use super::units::{both_sizes, local_time};
+use crate::args::member::MemberSpec;
 use crate::args::size::short;
 use crate::report::{ArrayReport, MemberReport, Report, WorkersReport};
 
@@ -144,10 +145,11 @@ fn write_members(out: &mut String, array: &ArrayReport) -> fmt::Result {
 
 fn write_member(out: &mut String, member: &MemberReport) -> fmt::Result {
     let number = |number: Option<u32>| number.map_or_else(|| "-".into(), |n| n.to_string());
-    let forgets = if member.member.starts_with("null:") { " (keeps nothing)" } else { "" };
+    let forgets = member.member.parse::<MemberSpec>().is_ok_and(|spec| spec.forgets());
+    let note = if forgets { " (keeps nothing)" } else { "" };
     writeln!(
         out,
-        "   {:>5}   {:>5}    {:>5}    {:>5}      {}   {}{forgets}",
+        "   {:>5}   {:>5}    {:>5}    {:>5}      {}   {}{note}",
         member.number,
         number(member.major),
         number(member.minor),

@@ -157,14 +157,14 @@ impl Link {
         folder()?;
         remove_others(path, target);
         if let Ok(old) = fs::read_link(path) {
+            if old == target {
+                return Ok(Self::known(path.to_owned(), target.to_owned()));
+            }
             let is_over = is_over(&old, path.file_name());
             let is_served = match is_over {
                 true => !loop_device::is_abandoned(&old),
                 false => driver_device::is_served(&old, Path::new(NAMES)),
             };
-            if old == target {
-                return Ok(Self::known(path.to_owned(), target.to_owned()));
-            }
             if is_served {
                 let taken = format!("{} leads to {} already", path.display(), old.display());
                 return Err(io::Error::new(io::ErrorKind::AlreadyExists, taken));

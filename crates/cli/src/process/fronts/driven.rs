@@ -56,12 +56,13 @@ impl Driven {
                     .map_err(|error| failed(&error))?;
                 (Box::new(BlockDevice::named(device, name)), was_left)
             }
-            Way::NbdDevice | Way::Loop => {
+            Way::NbdDevice => {
                 let server = PairServer::start(exports, partial_writes, volume);
                 let (device, was_left) =
                     NbdDevice::attach(identity, server, folder).map_err(|error| failed(&error))?;
                 (Box::new(BlockDevice::named(device, name)), was_left)
             }
+            Way::Loop => unreachable!("a loop device is over a mounted file"),
         };
         let (device, was_left) = attached;
         if !was_left {
