@@ -32,6 +32,7 @@ pub mod nbd;
 pub mod nbd_device;
 mod netlink;
 mod partial_writes;
+mod passed;
 pub mod peer;
 mod pieces;
 pub mod rights;

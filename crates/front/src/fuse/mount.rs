@@ -1,9 +1,8 @@
 //! The directory in which the file appears: mounted, unmounted, and freed of what a crash left there.
 
 use std::fs::{self, DirBuilder};
-use std::io::{self, IoSliceMut};
-use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::io;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::DirBuilderExt;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -16,9 +15,9 @@ use rustix::fs::{AtFlags, CWD, Mode, OFlags, StatxFlags};
 use rustix::io::{Errno, FdFlags};
 use rustix::ioctl::{self, Updater, opcode};
 use rustix::mount::{MountFlags, UnmountFlags};
-use rustix::net::{RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags};
 
 use crate::making::{Held, Making};
+use crate::passed;
 
 /// What stands for the file system in `/proc/mounts`.
 const SOURCE: &str = "mdspace";
@@ -210,7 +209,7 @@ impl Mount {
             .map_err(MountError::NoHelper)?;
         drop(theirs);
         let words = || String::from_utf8_lossy(&ended.stderr).trim().escape_default().to_string();
-        let received = receive_descriptor(&ours).and_then(|device| {
+        let received = passed::receive(&ours, &mut [0]).and_then(|(_, device)| {
             let device = device.ok_or_else(|| {
                 io::Error::other(format!("{FUSERMOUNT} did not hand it over: see `ulimit -n`"))
             })?;
@@ -321,19 +320,6 @@ fn non_blocking(device: &OwnedFd) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(device)?;
     rustix::fs::fcntl_setfl(device, flags | OFlags::NONBLOCK)?;
     rustix::io::fcntl_setfd(device, FdFlags::CLOEXEC)
-}
-
-fn receive_descriptor(socket: &UnixStream) -> io::Result<Option<OwnedFd>> {
-    let mut byte = [0];
-    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-    let mut control = RecvAncillaryBuffer::new(&mut space);
-    let mut parts = [IoSliceMut::new(&mut byte)];
-    rustix::net::recvmsg(socket.as_fd(), &mut parts, &mut control, RecvFlags::CMSG_CLOEXEC)?;
-    let rights = control.drain().find_map(|message| match message {
-        RecvAncillaryMessage::ScmRights(mut rights) => rights.next(),
-        _ => None,
-    });
-    Ok(rights)
 }
 
 fn system(directory: &Path, error: Errno) -> MountError {

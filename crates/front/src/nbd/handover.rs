@@ -5,7 +5,7 @@
 //! - process to broker: an [`Offer`], and another one when that changes,
 //! - broker to process ([`FromBroker`]): a word on each offer, and each client, with its socket (`SCM_RIGHTS`).
 
-use std::io::{self, IoSlice, IoSliceMut};
+use std::io::{self, IoSlice};
 use std::mem::MaybeUninit;
 use std::net::Shutdown;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -14,16 +14,14 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use rustix::io::retry_on_intr;
-use rustix::net::{
-    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer,
-    SendAncillaryMessage, SendFlags, recvmsg, sendmsg,
-};
+use rustix::net::{SendAncillaryBuffer, SendAncillaryMessage, SendFlags, sendmsg};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::export::Export;
 use super::handshake::ClientFlags;
 use super::request::Framing;
+use crate::passed;
 
 /// The longest message in bytes. An option of 16 KiB, and what came behind it, is less as JSON.
 const MESSAGE_BYTES_MAX: usize = 256 << 10;
@@ -130,18 +128,9 @@ impl Line {
     fn fill(&self, bytes: &mut [u8], socket: &mut Option<OwnedFd>) -> io::Result<bool> {
         let mut filled = 0;
         while filled < bytes.len() {
-            let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(1))];
-            let mut with = RecvAncillaryBuffer::new(&mut space);
-            let came = retry_on_intr(|| {
-                let mut rest = [IoSliceMut::new(&mut bytes[filled..])];
-                recvmsg(&self.stream, &mut rest, &mut with, RecvFlags::CMSG_CLOEXEC)
-            })?;
-            for message in with.drain() {
-                if let RecvAncillaryMessage::ScmRights(mut sockets) = message {
-                    *socket = sockets.next();
-                }
-            }
-            match came.bytes {
+            let (count, passed) = passed::receive(&self.stream, &mut bytes[filled..])?;
+            *socket = passed.or(socket.take());
+            match count {
                 0 if filled == 0 => return Ok(false),
                 0 => return Err(io::ErrorKind::UnexpectedEof.into()),
                 count => filled += count,
