@@ -6,6 +6,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 
 use io_uring::{IoUring, Probe, opcode};
+use mdspace_front::driver_device::NoDevice;
 use mdspace_front::nbd_device::{self, NbdDeviceError};
 use mdspace_front::ublk::{self, UblkError};
 use rustix::process::{Resource, getrlimit};
@@ -169,7 +170,7 @@ fn nbd() -> Finding {
         Err(NbdDeviceError::NoDriver) => {
             lacking("nbd", "the kernel's nbd driver is not loaded".into(), "modprobe nbd", false)
         }
-        Err(error @ NbdDeviceError::NoNode(_)) => {
+        Err(error @ NbdDeviceError::NoDevice(NoDevice::NoNode(_))) => {
             lacking("nbd", error.to_string(), "give the container the host's /dev", false)
         }
         Err(error) => lacking("nbd", error.to_string(), "run as root", false),

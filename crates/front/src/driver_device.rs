@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use crate::host_device::HostDevice;
 use crate::identity::Identity;
+use crate::making::Held;
 use crate::{nbd_device, ublk};
 
 /// One that this process serves.
@@ -28,6 +29,35 @@ pub trait DriverDevice: HostDevice {
 
     /// Takes it away, once it is [closed](Self::close), where no [`stop`] did. What programs have not written yet is lost.
     fn take_away(&self) -> io::Result<()>;
+}
+
+/// Why there is no device, with whichever driver.
+#[derive(Debug, thiserror::Error)]
+pub enum NoDevice {
+    /// No process here could open one.
+    #[error(
+        "there is no {0} for this process, as in a container with a /dev of its own: serve it with loop, or over NBD"
+    )]
+    NoNode(PathBuf),
+    /// Another process makes one.
+    #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
+    Held(PathBuf),
+    /// A process serves it that has no lock here.
+    #[error(
+        "{0} is served by a process that is not seen here, as of another container: close its front there"
+    )]
+    Served(PathBuf),
+    /// A crash left one that is not what it would be now.
+    #[error(
+        "{0} was left by a crash, is in use, and has another size, other blocks or another right to write: unmount it first"
+    )]
+    Differs(PathBuf),
+}
+
+impl From<Held> for NoDevice {
+    fn from(Held(lock): Held) -> Self {
+        Self::Held(lock)
+    }
 }
 
 /// Requests had not ended when patience ran out.

@@ -19,10 +19,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, available_parallelism};
 use std::time::Duration;
 
-use crate::driver_device::{DriverDevice, UnderWay};
+use crate::driver_device::{DriverDevice, NoDevice, UnderWay};
 use crate::host_device::{HostDevice, is_host_root, is_node};
 use crate::identity::Identity;
-use crate::making::{Held, Making};
+use crate::making::Making;
 use crate::nbd::Export;
 use crate::nbd::pairs::{ConnectionNumber, PairServer};
 use crate::pieces::PIECE_SECTORS;
@@ -65,24 +65,9 @@ pub enum NbdDeviceError {
     /// Not root.
     #[error("only the host's root with CAP_SYS_ADMIN has devices of the nbd driver")]
     NotRoot,
-    /// No process here could open one.
-    #[error(
-        "there is no {0} for this process, as in a container with a /dev of its own: serve it with loop, or over NBD"
-    )]
-    NoNode(PathBuf),
-    /// Another process attaches one.
-    #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
-    Held(PathBuf),
-    /// A process serves it that has no lock here.
-    #[error(
-        "{0} is served by a process that is not seen here, as of another container: close its front there"
-    )]
-    Served(PathBuf),
-    /// A crash left one that is not what it would be now.
-    #[error(
-        "{0} was left by a crash, is in use, and has another size, other blocks or another right to write: unmount it first"
-    )]
-    Differs(PathBuf),
+    /// For a reason that both drivers share.
+    #[error(transparent)]
+    NoDevice(#[from] NoDevice),
     /// Larger than a page of this host's memory.
     #[error(
         "the nbd driver of this kernel takes no logical blocks of {0} bytes: serve it with loop, or over NBD"
@@ -105,8 +90,7 @@ impl NbdDevice {
         folder: &Path,
     ) -> Result<(Self, bool), NbdDeviceError> {
         let (driver, server) = (Driver::find()?, Arc::new(server));
-        let _making =
-            Making::begin(&folder.join("lock")).map_err(|Held(at)| NbdDeviceError::Held(at))?;
+        let _making = Making::begin(&folder.join("lock")).map_err(NoDevice::from)?;
         let mut unfit = Vec::new();
         for index in devices_of(&identity)? {
             let Some(lock) = ServedLock::take_patiently(&index.name(), folder)? else { continue };
@@ -123,7 +107,7 @@ impl NbdDevice {
             }
         }
         if let Some((index, _)) = unfit.iter().find(|(index, _)| is_used(*index)) {
-            return Err(NbdDeviceError::Differs(index.path()));
+            return Err(NoDevice::Differs(index.path()).into());
         }
         unfit.iter().for_each(|(index, _)| give_up(&driver, *index, &identity));
         Ok((Self::new(&driver, identity, &server, folder)?, false))
@@ -173,7 +157,7 @@ impl NbdDevice {
             }
             thread::sleep(TRY_EVERY);
         }
-        Err(NbdDeviceError::Served(self.path.clone()))
+        Err(NoDevice::Served(self.path.clone()).into())
     }
 
     fn give(&self, driver: &Driver, numbers: &[ConnectionNumber]) -> io::Result<()> {
@@ -190,7 +174,7 @@ impl NbdDevice {
     ) -> Result<Self, NbdDeviceError> {
         let (path, number) = (index.path(), index.number()?);
         if !is_node(&path, number) {
-            return Err(NbdDeviceError::NoNode(path));
+            return Err(NoDevice::NoNode(path).into());
         }
         let (server, lock) = (server.clone(), Mutex::new(Some(lock)));
         Ok(Self { index, path, number, identity, server, connections, lock })
@@ -288,7 +272,7 @@ pub fn load() -> Result<(), NbdDeviceError> {
     let known = indices()?;
     match known.first() {
         Some(index) if !known.iter().any(|index| index.has_node()) => {
-            Err(NbdDeviceError::NoNode(index.path()))
+            Err(NoDevice::NoNode(index.path()).into())
         }
         _ => Ok(()),
     }

@@ -22,10 +22,10 @@ use std::time::Duration;
 
 use rustix::io::Errno;
 
-use crate::driver_device::{DriverDevice, UnderWay};
+use crate::driver_device::{DriverDevice, NoDevice, UnderWay};
 use crate::host_device::{HostDevice, is_host_root, is_node, place_of};
 use crate::identity::Identity;
-use crate::making::{Held, Making};
+use crate::making::Making;
 use crate::nbd::Exports;
 use crate::partial_writes::PartialWrites;
 use crate::rights::{Owners, Rights, RightsError};
@@ -98,30 +98,15 @@ pub enum UblkError {
     /// Not root.
     #[error("only the host's root with CAP_SYS_ADMIN has devices of the ublk driver")]
     NotRoot,
-    /// No process here could open one.
-    #[error(
-        "there is no {0} for this process, as in a container with a /dev of its own: serve it with loop, or over NBD"
-    )]
-    NoNode(PathBuf),
-    /// Another process makes one.
-    #[error("another program holds the lock of {0}: see `lslocks`, then try again")]
-    Held(PathBuf),
-    /// A process serves it that has no lock here.
-    #[error(
-        "{0} is served by a process that is not seen here, as of another container: close its front there"
-    )]
-    Served(PathBuf),
+    /// For a reason that both drivers share.
+    #[error(transparent)]
+    NoDevice(#[from] NoDevice),
     /// The driver has lost requests.
     #[error(
         "{0} waits for requests that the ublk driver has lost, as that of Linux 6.12 may when a process is killed: only a \
          restart of the host ends it; serve the array in another way until then"
     )]
     Stuck(PathBuf),
-    /// A crash left one that is not what it would be now.
-    #[error(
-        "{0} was left by a crash, is in use, and has another size, other blocks or another right to write: unmount it first"
-    )]
-    Differs(PathBuf),
     /// Larger than a page of this host's memory.
     #[error(
         "the ublk driver of this kernel takes no logical blocks of {0} bytes: serve it with loop, or over NBD"
@@ -162,7 +147,7 @@ impl UblkDevice {
     ) -> Result<(Self, bool), UblkError> {
         let control = find()?;
         let owners = offer.rights.owners()?;
-        let making = Making::begin(&folder.join("lock")).map_err(|Held(at)| UblkError::Held(at))?;
+        let making = Making::begin(&folder.join("lock")).map_err(NoDevice::from)?;
         let shape = shape_of(&offer.exports, volume)?;
         let maker = Maker { control: &control, identity, offer, owners, shape, volume };
         let mut unfit = Vec::new();
@@ -180,7 +165,7 @@ impl UblkDevice {
             }
         }
         if let Some((index, ..)) = unfit.iter().find(|(index, ..)| is_used(*index)) {
-            return Err(UblkError::Differs(index.path()));
+            return Err(NoDevice::Differs(index.path()).into());
         }
         unfit.iter().for_each(|(index, info, _)| give_up(&control, *index, info));
         Ok((maker.make(folder, making)?, false))
@@ -315,9 +300,9 @@ impl<V: Volume> Maker<'_, V> {
 
     /// Gives the driver the queues.
     fn serve(&self, index: Index, terms: Terms) -> Result<(Server, Arc<File>), UblkError> {
-        let opened = open(index).map_err(|error| match error.kind() {
-            io::ErrorKind::NotFound => UblkError::NoNode(index.server_path()),
-            _ if is(&error, Errno::BUSY) => UblkError::Served(index.path()),
+        let opened: Result<File, UblkError> = open(index).map_err(|error| match error.kind() {
+            io::ErrorKind::NotFound => NoDevice::NoNode(index.server_path()).into(),
+            _ if is(&error, Errno::BUSY) => NoDevice::Served(index.path()).into(),
             _ => error.into(),
         });
         let served_by = Arc::new(opened?);
@@ -341,7 +326,7 @@ impl<V: Volume> Maker<'_, V> {
         begun?;
         let (path, number) = (index.path(), index.number()?);
         if !is_node(&path, number) {
-            return Err(UblkError::NoNode(path));
+            return Err(NoDevice::NoNode(path).into());
         }
         let Offer { rights, .. } = self.offer;
         rights.give_to_device(&path, self.owners)?;

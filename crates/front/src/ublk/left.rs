@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::io::Errno;
 
+use crate::driver_device::NoDevice;
 use crate::host_device::is_left_used;
 use crate::identity::Identity;
 use crate::served_lock::{ServedLock, recorded};
@@ -128,7 +129,7 @@ pub(super) fn wait_until_quiet(control: &Control, index: Index) -> Result<(), Ub
         let patience = if lives { LETS_GO_WITHIN } else { GONE_WITHIN };
         if begin.elapsed() >= patience {
             return Err(match is_open_elsewhere(index) {
-                true => UblkError::Served(index.path()),
+                true => NoDevice::Served(index.path()).into(),
                 false => UblkError::Stuck(index.path()),
             });
         }
@@ -151,7 +152,7 @@ pub(super) fn forget_process(control: &Control, index: Index) -> Result<(), Ublk
             }
             Err(error) if !is(&error, Errno::BUSY) => return Err(error.into()),
             Err(_) if begin.elapsed() >= CLOSES_WITHIN => {
-                return Err(UblkError::Served(index.path()));
+                return Err(NoDevice::Served(index.path()).into());
             }
             Err(_) => thread::sleep(TRY_EVERY),
         }
