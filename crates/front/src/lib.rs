@@ -19,6 +19,7 @@
 
 pub mod address;
 mod arrivals;
+mod command_ring;
 pub mod device;
 pub mod driver_device;
 pub mod flushes;

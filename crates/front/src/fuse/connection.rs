@@ -330,7 +330,7 @@ impl<V: VolumePart + 'static> Connection<V> {
                 self.lane.pause().await;
                 continue;
             }
-            self.with_ring(|ring| ring.heard());
+            self.with_ring(|ring| ring.clear_news());
             if !self.take_turn() {
                 let ready = self.io.poll(&signalled, POLLIN, None);
                 // What it says, the next turn finds.

@@ -12,18 +12,18 @@ use std::collections::HashMap;
 use std::fs;
 use std::io;
 use std::ops::Range;
-use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::ptr::NonNull;
 
 use io_uring::squeue::Entry128;
-use io_uring::{IoUring, opcode, types};
+use io_uring::{opcode, types};
 use mdspace_io::Socket;
-use rustix::event::{EventfdFlags, eventfd};
 use zerocopy::{FromBytes, IntoBytes};
 
 use super::wire::{
     InHeader, OutHeader, PAGE_BYTES, RING_BYTES_MAX, RingCommand, RingHeader, ring_command,
 };
+use crate::command_ring::CommandRing;
 
 /// Where the payload begins in an entry. What stands before it in a message is put directly before it.
 const PAYLOAD_AT: usize = PAGE_BYTES;
@@ -44,9 +44,7 @@ pub(super) struct Share {
 
 /// One lane's part.
 pub(super) struct Ring {
-    uring: IoUring<Entry128>,
-    /// An eventfd, which the kernel signals when there may be something to do.
-    signalled: OwnedFd,
+    commands: CommandRing<Entry128>,
     /// Of `/dev/fuse`, once it has begun.
     device: i32,
     /// It goes after the ring: no request is put there any more.
@@ -82,32 +80,24 @@ impl Ring {
         let queues = queues.flat_map(|cpu| std::iter::repeat_n(cpu as u16, depth));
         let entries: Vec<Entry> =
             queues.map(|queue| Entry { queue, memory: Memory::new() }).collect();
-        let mut builder = IoUring::builder();
-        // The kernel puts requests into memory when the lane's thread enters the ring, and at no other time.
-        builder.setup_single_issuer().setup_defer_taskrun().setup_taskrun_flag().setup_r_disabled();
-        builder.dontfork().setup_clamp().setup_submit_all();
-        let uring = builder.build(entries.len().max(1) as u32)?;
-        // The ring's own descriptor tells its poller nothing of requests that wait for this thread's entering.
-        let signalled = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        uring.submitter().register_eventfd(signalled.as_raw_fd())?;
+        let commands = CommandRing::new(entries.len().max(1) as u32)?;
         let (device, taken) = (-1, HashMap::with_capacity(entries.len()));
-        Ok(Ring { uring, signalled, device, entries, taken, is_over: false })
+        Ok(Ring { commands, device, entries, taken, is_over: false })
     }
 
     /// Makes it this thread's, and gives the kernel the entries with the next [`turn`](Self::turn). Gives what is readable
-    /// where the kernel has signalled something since the last [`heard`](Self::heard).
+    /// where the kernel has signalled something since the last [`clear_news`](Self::clear_news).
     pub(super) fn begin(&mut self, device: BorrowedFd<'_>) -> io::Result<Socket> {
-        let signalled = Socket::polled(self.signalled.try_clone()?);
-        self.uring.submitter().register_enable_rings()?;
+        let signalled = Socket::polled(self.commands.news()?);
+        self.commands.enable()?;
         self.device = device.as_raw_fd();
         (0..self.entries.len()).for_each(|index| self.register(index));
         Ok(signalled)
     }
 
     /// Takes note of the kernel's signals: a turn follows.
-    pub(super) fn heard(&self) {
-        // There may be none.
-        let _ = rustix::io::read(&self.signalled, &mut [0; 8]);
+    pub(super) fn clear_news(&self) {
+        self.commands.clear_news();
     }
 
     /// Whether the kernel has ended it.
@@ -117,23 +107,15 @@ impl Ring {
 
     /// Hands answers over, and lets the kernel put requests into entries.
     pub(super) fn turn(&mut self) {
-        let queue = self.uring.submission();
-        let has_work = !queue.is_empty() || queue.taskrun() || queue.cq_overflow();
-        drop(queue);
-        if !has_work {
-            return;
-        }
-        match self.uring.submit_and_wait(0).map_err(|error| error.raw_os_error()) {
-            // They stay where they are until the next turn.
-            Ok(_) | Err(Some(libc::EINTR | libc::EBUSY | libc::EAGAIN)) => {}
-            Err(errno) => panic!("a ring of our own refuses to be entered: errno {errno:?}"),
-        }
+        // What a busy kernel has not taken goes with the next turn.
+        let entered = self.commands.enter();
+        entered.unwrap_or_else(|error| panic!("a ring of our own refuses to be entered: {error}"));
     }
 
     /// The next request that has come. None: there is none now.
     pub(super) fn next(&mut self) -> Option<Arrived> {
         loop {
-            let end = self.uring.completion().next()?;
+            let end = self.commands.next()?;
             let entry = end.user_data() as usize;
             match end.result() {
                 0 => match self.arrived(entry) {
@@ -222,8 +204,7 @@ impl Ring {
         let entry = entry.clone().user_data(index as u64);
         // SAFETY: the memory that a command names is the entry's, which goes after the ring, and which this thread leaves
         // alone until the command has ended.
-        let pushed = unsafe { self.uring.submission().push(&entry) };
-        pushed.expect("an entry has one command at a time, and the queue is as long");
+        unsafe { self.commands.push(&entry) };
     }
 }
 

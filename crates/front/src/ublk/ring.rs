@@ -1,9 +1,8 @@
 //! A queue's own ring, over which its entries go to the driver and come back with requests.
 //!
-//! It is not the lane's: a queue ends before its lane does. The lane waits for an eventfd that the kernel signals when the
-//! ring has news, and then has the kernel finish what has come (`IORING_SETUP_DEFER_TASKRUN`). That kind of ring is needed:
-//! a thread that is killed finishes what has come before it gives its entries up. A driver as that of Linux 6.12 loses requests
-//! of entries that are given up first, and the device hangs.
+//! It is not the lane's: a queue ends before its lane does. A [`CommandRing`] is needed: a thread that is killed finishes
+//! what has come before it gives its entries up. A driver as that of Linux 6.12 loses requests of entries that are given
+//! up first, and the device hangs.
 
 use std::fs::File;
 use std::io;
@@ -12,23 +11,21 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr::{self, NonNull};
 use std::sync::Arc;
 
+use io_uring::opcode;
+use io_uring::squeue::Entry;
 use io_uring::types::Fd;
-use io_uring::{IoUring, opcode};
-use rustix::event::{EventfdFlags, eventfd};
-use rustix::io::Errno;
 use rustix::ioctl::Opcode;
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 use zerocopy::IntoBytes;
 
-use super::control::is;
 use super::wire::{Descriptor, IoCommand, descriptors_at, descriptors_bytes, io_order};
+use crate::command_ring::{CommandRing, Entered};
 
 /// The ring of one queue. From its first entry on one thread uses it: the driver takes a queue's entries from no other one.
 pub(super) struct QueueRing {
-    uring: ManuallyDrop<IoUring>,
+    commands: ManuallyDrop<CommandRing<Entry>>,
     /// The driver has given all entries back.
     is_over: bool,
-    news: OwnedFd,
     descriptors: Descriptors,
     device: Arc<File>,
     queue: u16,
@@ -46,37 +43,27 @@ impl QueueRing {
     /// Of a queue of `depth` entries. The driver has none of them yet.
     pub(super) fn new(device: Arc<File>, queue: u16, depth: u16) -> io::Result<Self> {
         let descriptors = Descriptors::map(&device, queue, depth)?;
-        // It holds what may come at once: each entry once, in each direction. The thread that enables it owns it.
-        let uring = IoUring::builder()
-            .dontfork()
-            .setup_r_disabled()
-            .setup_single_issuer()
-            .setup_defer_taskrun()
-            .setup_taskrun_flag()
-            .build(depth.into())?;
-        let news = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        uring.submitter().register_eventfd(news.as_raw_fd())?;
-        let (uring, is_over) = (ManuallyDrop::new(uring), false);
-        Ok(Self { uring, is_over, news, descriptors, device, queue })
+        // It holds what may come at once: each entry once, in each direction.
+        let commands = ManuallyDrop::new(CommandRing::new(depth.into())?);
+        Ok(Self { commands, is_over: false, descriptors, device, queue })
     }
 
     /// Gives the driver all entries, from the thread that serves the queue. All at once: a queue that is half ready when
     /// its process is killed cannot be taken over.
     pub(super) fn fetch(&mut self) -> io::Result<()> {
-        self.uring.submitter().register_enable_rings()?;
+        self.commands.enable()?;
         (0..self.descriptors.depth).for_each(|tag| self.push(io_order::FETCH, tag, 0));
         self.turn()
     }
 
     /// What a task polls to wait for news.
     pub(super) fn news(&self) -> io::Result<OwnedFd> {
-        self.news.try_clone()
+        self.commands.news()
     }
 
     /// Forgets that there are news, before it is looked for them.
     pub(super) fn clear_news(&self) {
-        // One that is clear has nothing to read.
-        let _ = rustix::io::read(&self.news, &mut [0; 8]);
+        self.commands.clear_news();
     }
 
     /// Notes that the driver has given all entries back.
@@ -86,7 +73,7 @@ impl QueueRing {
 
     /// What the driver has said next, as far as it was [turned](Self::turn).
     pub(super) fn next(&mut self) -> Option<Arrival> {
-        let end = self.uring.completion().next()?;
+        let end = self.commands.next()?;
         Some(Arrival { tag: end.user_data(), result: end.result() })
     }
 
@@ -106,29 +93,16 @@ impl QueueRing {
         let command: [u8; 16] = command.as_bytes().try_into().expect("it has 16 bytes");
         let entry = opcode::UringCmd16::new(Fd(self.device.as_raw_fd()), code).cmd(command).build();
         // SAFETY: the command holds no pointer.
-        let pushed = unsafe { self.uring.submission().push(&entry.user_data(tag.into())) };
-        pushed.expect("the ring has a place for each entry");
+        unsafe { self.commands.push(&entry.user_data(tag.into())) };
     }
 
     /// Hands the driver what was pushed, and has the kernel finish what has come.
     pub(super) fn turn(&mut self) -> io::Result<()> {
         loop {
-            let entries = self.uring.submission();
-            if entries.is_empty() && !entries.taskrun() && !entries.cq_overflow() {
-                return Ok(());
-            }
-            drop(entries);
-            match self.uring.submit() {
-                Ok(_) => {}
-                // The kernel has no memory for it at this moment.
-                Err(error)
-                    if [Errno::INTR, Errno::AGAIN, Errno::BUSY]
-                        .iter()
-                        .any(|one| is(&error, *one)) =>
-                {
-                    std::thread::yield_now();
-                }
-                Err(error) => return Err(error),
+            match self.commands.enter()? {
+                Entered::Idle => return Ok(()),
+                Entered::Done => {}
+                Entered::Busy => std::thread::yield_now(),
             }
         }
     }
@@ -140,7 +114,7 @@ impl Drop for QueueRing {
     fn drop(&mut self) {
         if self.is_over {
             // SAFETY: it is used no more.
-            unsafe { ManuallyDrop::drop(&mut self.uring) };
+            unsafe { ManuallyDrop::drop(&mut self.commands) };
         }
     }
 }
